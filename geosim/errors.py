@@ -1,0 +1,21 @@
+"""The few exceptions a user meets. Each message is one line that names the field, the value and the remedy."""
+
+
+class GeosimError(Exception):
+    """Base of everything geosim raises on purpose. `exit_status` is what a command ends with."""
+
+    exit_status = 1
+
+
+class UsageError(GeosimError, ValueError):
+    """What the user typed or wrote cannot be used as it is (exit status 2)."""
+
+    exit_status = 2
+
+
+class RunError(GeosimError):
+    """Something failed while it ran: a peer that left, a payload that does not fit (exit status 1)."""
+
+
+class PayloadError(RunError):
+    """A payload from the WAN that cannot be trusted; the message names peer, round and reason."""

@@ -1,0 +1,289 @@
+"""The base of everything a user writes in YAML: frozen, typed, and strict about keys and units.
+
+A field that carries a unit has it in its name (`rtt_s`). Text uses the bare name and a unit
+(``rtt: 30 ms``); Python code may also give the SI number under the full name (``rtt_s=0.03``).
+"""
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+
+from geosim import units
+from geosim.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Marks a float field as a quantity: its dimension, and the suffix its Python name carries."""
+
+    dimension: units.Dimension
+    suffix: str
+
+
+Seconds = Annotated[float, Unit(units.TIME, "_s")]
+Bytes = Annotated[float, Unit(units.SIZE, "_bytes")]
+BytesPerSecond = Annotated[float, Unit(units.BANDWIDTH, "_bytes_per_s")]
+FlopsPerSecond = Annotated[float, Unit(units.COMPUTE, "_flops")]
+
+
+def by_kind(value: Any) -> Any:
+    """Let a bare word stand for ``{kind: word}`` wherever a family of specs is expected."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+ByKind = BeforeValidator(by_kind)
+
+
+def _unit_of(annotation: Any, metadata: list[Any]) -> Unit | None:
+    """The Unit marker of a field, also where the field is optional (`Seconds | None`)."""
+    for mark in metadata:
+        if isinstance(mark, Unit):
+            return mark
+    for arg in get_args(annotation):
+        for mark in getattr(arg, "__metadata__", ()):
+            if isinstance(mark, Unit):
+                return mark
+    return None
+
+
+class Spec(BaseModel):
+    """Base class. Unknown keys are errors; instances are immutable, hashable and compare by value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @classmethod
+    def quantities(cls) -> dict[str, tuple[str, Unit]]:
+        """Text key -> (field name, unit) of every field that carries a unit."""
+        found = {}
+        for name, info in cls.model_fields.items():
+            unit = _unit_of(info.annotation, info.metadata)
+            if unit is not None:
+                found[name.removesuffix(unit.suffix)] = (name, unit)
+        return found
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_units(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        table = cls.quantities()
+        out = {}
+        for key, value in data.items():
+            if key in table and value is not None:
+                name, unit = table[key]
+                if name in data and name != key:
+                    raise UsageError(f"{key}: given twice, as '{key}' and as '{name}'")
+                try:
+                    out[name] = units.parse(value, unit.dimension)
+                except UsageError as error:
+                    raise UsageError(f"{key}: {error}") from None
+            elif key in table:
+                out[table[key][0]] = None
+            else:
+                out[key] = value
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data with units as text: what `from_dict` and YAML read back without loss."""
+        named = {field: (key, unit) for key, (field, unit) in self.quantities().items()}
+        out: dict[str, Any] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if name in named:
+                key, unit = named[name]
+                out[key] = None if value is None else units.format_exact(value, unit.dimension)
+            else:
+                out[name] = _plain(value)
+        return out
+
+    def to_yaml(self) -> str:
+        """YAML text of `to_dict`."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=100)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return value.to_dict()
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+SpecT = TypeVar("SpecT", bound=Spec)
+
+
+def from_dict(cls: type[SpecT], data: Any, where: str) -> SpecT:
+    """Validate plain data.
+
+    Raises:
+        UsageError: one line naming `where`, the field, the value and what would be right.
+    """
+    if not isinstance(data, Mapping):
+        raise UsageError(f"{where}: expected a mapping of fields, got {type(data).__name__}")
+    try:
+        return cls.model_validate(dict(data))
+    except ValidationError as error:
+        raise UsageError(f"{where}: {_one_line(cls, data, error)}") from None
+
+
+def _one_line(cls: type[Spec], data: Any, error: ValidationError) -> str:
+    """The first problem of a pydantic error, in the words of the file that the user wrote."""
+    problems = error.errors(include_url=False)
+    # Unknown keys explain most other complaints (a misspelt required key, for one), so they go first.
+    problems.sort(key=lambda p: p["type"] != "extra_forbidden")
+    first = problems[0]
+    path, value = _locate(data, first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    if first["type"] == "extra_forbidden":
+        key = str(first["loc"][-1])
+        known = _keys_at(cls, first["loc"][:-1])
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(sorted(known))}"
+        return f"{path}: unknown key; {hint}{more}"
+    if first["type"] == "missing":
+        return f"{path}: this field is required{more}"
+    shown = "" if isinstance(value, Mapping | list | tuple) or value is None else f" (got {value!r})"
+    if isinstance(first.get("ctx", {}).get("error"), UsageError) and shown and repr(value) in message:
+        shown = ""
+    return f"{path}: {message}{shown}{more}" if path else f"{message}{more}"
+
+
+def _locate(data: Any, loc: tuple[int | str, ...]) -> tuple[str, Any]:
+    """The dotted path as the user wrote it: discriminator tags that pydantic adds are left out."""
+    path: list[str] = []
+    here = data
+    for depth, part in enumerate(loc):
+        last = depth == len(loc) - 1
+        if isinstance(here, Mapping):
+            key = next((k for k in (part, *_text_keys(part)) if k in here), None)
+            if key is None and not last:
+                continue
+            if key is None and isinstance(here.get("kind"), str) and here["kind"] == part:
+                continue
+            path.append(str(part if key is None else key))
+            here = here.get(key) if key is not None else None
+        elif isinstance(here, list | tuple) and isinstance(part, int) and part < len(here):
+            path.append(str(part))
+            here = here[part]
+    return ".".join(path), here
+
+
+def _text_keys(name: int | str) -> tuple[str, ...]:
+    return tuple(
+        str(name).removesuffix(suffix)
+        for suffix in ("_bytes_per_s", "_bytes", "_flops", "_s")
+        if str(name).endswith(suffix)
+    )
+
+
+def _keys_at(cls: type[Spec], loc: tuple[int | str, ...]) -> list[str]:
+    """Every key known below `loc`; families are searched whole, since the tag may itself be wrong."""
+    models: list[Any] = [cls]
+    for part in loc:
+        step: list[Any] = []
+        for model in models:
+            info = model.model_fields.get(str(part))
+            if info is not None:
+                step += _models_in(info.annotation)
+        models = step or [m for m in models if _tag(m) == part] or models
+    keys = []
+    for model in models:
+        named = {field: key for key, (field, _) in model.quantities().items()}
+        keys += [named.get(name, name) for name in model.model_fields]
+    return keys
+
+
+def _tag(model: Any) -> Any:
+    kind = model.model_fields.get("kind")
+    return None if kind is None else kind.default
+
+
+def _models_in(annotation: Any) -> list[Any]:
+    if isinstance(annotation, type) and issubclass(annotation, Spec):
+        return [annotation]
+    return [model for arg in get_args(annotation) for model in _models_in(arg)]
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML mapping from a file.
+
+    Raises:
+        UsageError: if the file is missing, unreadable, no YAML or no mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not a text file in UTF-8") from None
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        detail = " ".join(str(error).split())
+        raise UsageError(f"{path}: not YAML: {detail}") from None
+    if not isinstance(data, dict):
+        raise UsageError(f"{path}: expected a mapping of fields")
+    return data
+
+
+def set_path(data: dict[str, Any], path: str, value: Any) -> None:
+    """Set one field of nested plain data by its dotted path; list items by number.
+
+    Raises:
+        UsageError: if the path runs through something that has no such member.
+    """
+    here: Any = data
+    parts = path.split(".")
+    for depth, part in enumerate(parts):
+        last = depth == len(parts) - 1
+        if isinstance(here, str):
+            here = _expand_kind(data, parts[:depth])
+        if isinstance(here, list):
+            if not part.isdigit() or int(part) >= len(here):
+                raise UsageError(f"--set {path}: '{part}' is no item of a list of {len(here)}; count from 0")
+            if last:
+                here[int(part)] = value
+            else:
+                here = here[int(part)]
+        elif isinstance(here, dict):
+            if last:
+                here[part] = value
+            else:
+                if here.get(part) is None:
+                    here[part] = {}
+                here = here[part]
+        else:
+            raise UsageError(f"--set {path}: '{'.'.join(parts[:depth])}' has no fields below it")
+
+
+def _expand_kind(data: Any, parts: list[str]) -> Any:
+    """Turn the bare word at `parts` into ``{kind: word}`` in place, and return it."""
+    here = data
+    for part in parts[:-1]:
+        here = here[int(part)] if isinstance(here, list) else here[part]
+    key: Any = int(parts[-1]) if isinstance(here, list) else parts[-1]
+    here[key] = {"kind": here[key]}
+    return here[key]
+
+
+def positive(value: float) -> float:
+    """Validator: finite and above zero."""
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError("must be above 0")
+    return value
+
+
+def not_negative(value: float) -> float:
+    """Validator: finite and at least zero."""
+    if not (math.isfinite(value) and value >= 0):
+        raise UsageError("must be 0 or more")
+    return value

@@ -1,0 +1,1 @@
+"""Real training over several sites, as a policy says."""

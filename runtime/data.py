@@ -1,0 +1,275 @@
+"""Real text to train on, as bytes: the Python standard library, or what the user gives.
+
+A corpus is split into training and validation text **by file**: a file's relative path is hashed
+and the lowest 5 % of hash values go to validation (more files, in the order of their hashes,
+until it holds `SMALLEST_SPLIT` bytes; at least one file trains). A corpus of one file is split by
+position: its first 95 % train, the rest validates.
+
+Sampling is a pure function of (step, rank, seed): there is no state to save, so a resumed run
+sees the same bytes, and any division of the global batch among ranks covers the same samples.
+"""
+
+import os
+import platform
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from geosim.errors import UsageError
+
+VALIDATION_SHARE = 0.05
+SMALLEST_SPLIT = 1024
+TEXT_PROBE_BYTES = 8000
+MIX_ROUNDS = 4
+REMEDY = "give --data a text file or folder, or leave it out for the Python standard library"
+
+Bytes = NDArray[np.uint8]
+Counters = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Bytes to train on and bytes to validate on.
+
+    `train` and `validation` are read-only uint8 vectors: the files of a split one after another,
+    in the order of `train_files` and `validation_files`. `fingerprint` covers both vectors, so
+    sites that hold the same fingerprint train on the same data.
+    """
+
+    source: str
+    train: Bytes
+    validation: Bytes
+    train_files: tuple[str, ...]
+    validation_files: tuple[str, ...]
+    fingerprint: str
+
+    def batch(
+        self, step: int, *, rank: int, world: int, batch_size: int, sequence: int, seed: int
+    ) -> tuple[Tensor, Tensor]:
+        """Tokens and targets, each [batch_size, sequence] (int64), of one rank at one step.
+
+        `rank` and `world` count over all sites, and all ranks name the same `batch_size`. The
+        global batch is sample `step * world * batch_size` and those that follow; rank r takes
+        the r-th run of `batch_size`. It depends on the product of `world` and `batch_size` only.
+
+        The training text is cut into windows of `sequence` bytes. An epoch visits each once, in an
+        order drawn from the seed and the epoch, and the cuts shift from epoch to epoch.
+        """
+        if step < 0 or not 0 <= rank < world or batch_size < 1 or sequence < 1:
+            raise ValueError(f"no batch: {step=}, {rank=}, {world=}, {batch_size=}, {sequence=}")
+        windows = len(self.train) // sequence - 1
+        if windows < 1:
+            raise UsageError(
+                f"data {self.source!r} has {len(self.train)} bytes to train on, too few for "
+                f"sequences of {sequence}: give more text or a shorter sequence"
+            )
+        first = (step * world + rank) * batch_size
+        sample = np.arange(first, first + batch_size, dtype=np.uint64)
+        epoch, slot = np.divmod(sample, np.uint64(windows))
+        key = _mix(_mix(epoch) + _counter(seed))
+        start = _shuffled(slot, windows, key) * np.uint64(sequence) + key % np.uint64(sequence)
+        return _windows(self.train, start.astype(np.int64), sequence)
+
+    def validation_batches(
+        self, count: int, *, batch_size: int, sequence: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """`count` fixed batches, each tokens and targets [batch_size, sequence] (int64).
+
+        The windows are spread evenly over the validation text, from its first byte to its last;
+        they overlap where it is shorter than all of them together.
+        """
+        last = len(self.validation) - sequence - 1
+        if last < 0:
+            raise UsageError(
+                f"data {self.source!r} has {len(self.validation)} bytes to validate on, too few "
+                f"for sequences of {sequence}: give more text or a shorter sequence"
+            )
+        total = count * batch_size
+        starts = np.arange(total, dtype=np.int64) * last // max(total - 1, 1)
+        return (
+            _windows(self.validation, starts[i : i + batch_size], sequence)
+            for i in range(0, total, batch_size)
+        )
+
+
+def load(path: str | os.PathLike[str] | None = None) -> Corpus:
+    """The corpus at `path`, or the standard library's source where no path is given."""
+    return stdlib_text() if path is None else user_text(path)
+
+
+def stdlib_text() -> Corpus:
+    """The source of the running Python's standard library, `test/` included: 31 MB in 3.11.
+
+    Installed packages and the build's own `_sysconfigdata` are left out. Python's patch versions
+    differ, and some distributions ship no `test/`: compare fingerprints between sites.
+    """
+    root = Path(sysconfig.get_paths()["stdlib"])
+    names = [
+        name
+        for name in _file_names(root, skip=("site-packages", "dist-packages"))
+        if name.endswith(".py") and not name.rpartition("/")[2].startswith("_sysconfigdata")
+    ]
+    return _from_folder(f"Python {platform.python_version()} standard library", root, names)
+
+
+def user_text(path: str | os.PathLike[str]) -> Corpus:
+    """The text file at `path`, memory-mapped, or all text files of the folder at `path`.
+
+    Of a folder, hidden files and folders and files that are not text (a zero byte among the first
+    8000) are left out; links to folders are not followed.
+    """
+    root = Path(path)
+    if root.is_dir():
+        return _from_folder(str(root), root, _file_names(root))
+    if not root.exists():
+        raise UsageError(f"data {str(root)!r} does not exist: {REMEDY}")
+    return _from_file(str(root), root)
+
+
+def _from_folder(source: str, root: Path, names: list[str]) -> Corpus:
+    texts: dict[str, bytes] = {}
+    for name in names:
+        text = _read(root / name)
+        if _is_text(text):
+            texts[name] = text
+    if not texts:
+        raise UsageError(f"data {source!r} holds no text files: {REMEDY}")
+    if len(texts) == 1:
+        return _from_file(source, root / next(iter(texts)))
+    held_out = _held_out({name: len(text) for name, text in texts.items()})
+    splits: tuple[bytearray, bytearray] = (bytearray(), bytearray())
+    files: tuple[list[str], list[str]] = ([], [])
+    for name in list(texts):
+        splits[name in held_out].extend(texts.pop(name))
+        files[name in held_out].append(name)
+    train, validation = (np.frombuffer(split, dtype=np.uint8) for split in splits)
+    return _corpus(source, train, validation, *files)
+
+
+def _from_file(source: str, path: Path) -> Corpus:
+    try:
+        if not path.is_file():
+            raise OSError("not a regular file")
+        size = path.stat().st_size
+        text = np.memmap(path, dtype=np.uint8, mode="r") if size else np.zeros(0, np.uint8)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if not _is_text(text[:TEXT_PROBE_BYTES].tobytes()):
+        raise UsageError(f"data {str(path)!r} is not text, it has zero bytes: {REMEDY}")
+    cut = len(text) - int(len(text) * VALIDATION_SHARE)
+    return _corpus(source, text[:cut], text[cut:], [path.name], [path.name])
+
+
+def _corpus(
+    source: str, train: Bytes, validation: Bytes, train_files: list[str], held_out: list[str]
+) -> Corpus:
+    if min(len(train), len(validation)) < SMALLEST_SPLIT:
+        least = round(SMALLEST_SPLIT / VALIDATION_SHARE)
+        raise UsageError(
+            f"data {source!r} is too small, {len(train)} bytes to train on and {len(validation)} "
+            f"to validate on: give at least {least} bytes of text, and {SMALLEST_SPLIT} of each"
+        )
+    train.setflags(write=False)
+    validation.setflags(write=False)
+    digest = blake2b(len(train).to_bytes(8, "little"), digest_size=16)
+    digest.update(train.data)
+    digest.update(validation.data)
+    files = tuple(train_files), tuple(held_out)
+    return Corpus(source, train, validation, *files, fingerprint=digest.hexdigest())
+
+
+def _held_out(sizes: dict[str, int]) -> set[str]:
+    """The files, of at least two, that validate; `sizes` in bytes by relative path."""
+    place = {
+        name: int.from_bytes(blake2b(os.fsencode(name), digest_size=8).digest(), "big") / 2**64
+        for name in sizes
+    }
+    chosen: set[str] = set()
+    held_bytes = 0
+    for name in sorted(sizes, key=place.__getitem__)[:-1]:
+        if place[name] >= VALIDATION_SHARE and held_bytes >= SMALLEST_SPLIT:
+            break
+        chosen.add(name)
+        held_bytes += sizes[name]
+    return chosen
+
+
+def _file_names(root: Path, skip: tuple[str, ...] = ()) -> list[str]:
+    """Relative paths, with forward slashes and sorted, of the files under `root`."""
+
+    def fail(error: OSError) -> None:
+        raise _unreadable(Path(error.filename or root), error) from error
+
+    found = []
+    for folder, subfolders, names in os.walk(root, onerror=fail):
+        subfolders[:] = [name for name in subfolders if name[0] != "." and name not in skip]
+        prefix = Path(folder).relative_to(root).as_posix()
+        found += [name if prefix == "." else f"{prefix}/{name}" for name in names if name[0] != "."]
+    return sorted(found)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            raise OSError("a broken link or not a regular file")
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> UsageError:
+    reason = error.strerror or str(error)
+    return UsageError(
+        f"data {str(path)!r} cannot be read ({reason}): mend or remove it, or {REMEDY}"
+    )
+
+
+def _is_text(text: bytes) -> bool:
+    return text.find(0, 0, TEXT_PROBE_BYTES) < 0
+
+
+def _windows(text: Bytes, start: NDArray[np.int64], sequence: int) -> tuple[Tensor, Tensor]:
+    """Tokens and targets, each [len(start), sequence] (int64): targets are one byte ahead."""
+    window = text[start[:, None] + np.arange(sequence + 1)].astype(np.int64)
+    pair = torch.from_numpy(window)
+    return pair[:, :-1].contiguous(), pair[:, 1:].contiguous()
+
+
+def _counter(value: int) -> Counters:
+    """An integer of any size or sign as one 64-bit counter, [1]."""
+    return np.array([value % 2**64], dtype=np.uint64)
+
+
+def _mix(value: Counters) -> Counters:
+    """The finalizer of SplitMix64 (Steele, Lea and Flood 2014), elementwise, after its step."""
+    value = value + np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def _shuffled(slot: Counters, size: int, key: Counters) -> Counters:
+    """Where the permutation of 0..size-1 that `key` names sends `slot`; all arrays alike.
+
+    A Feistel network permutes the next power of four, and is applied again to whatever falls
+    outside 0..size-1 until nothing does.
+    """
+    half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    place = slot.copy()
+    outside = np.ones(len(place), dtype=bool)
+    while outside.any():
+        left, right = place[outside] >> half, place[outside] & mask
+        for round_ in range(MIX_ROUNDS):
+            scrambled = _mix(right ^ _mix(key[outside] + np.uint64(round_)))
+            left, right = right, left ^ (scrambled & mask)
+        place[outside] = (left << half) | right
+        outside = place >= np.uint64(size)
+    return place
