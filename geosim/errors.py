@@ -1,4 +1,4 @@
-"""The few exceptions a user meets. Each message is one line that names the field, the value and the remedy."""
+"""The few exceptions a user meets. Each message is one line: field, value, remedy."""
 
 
 class GeosimError(Exception):

@@ -31,7 +31,9 @@ class ParamSpec:
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BYTES:
-            raise UsageError(f"{self.name}: dtype {self.dtype!r} is unknown: use one of {', '.join(DTYPE_BYTES)}")
+            raise UsageError(
+                f"{self.name}: dtype {self.dtype!r} is unknown: use one of {', '.join(DTYPE_BYTES)}"
+            )
         if self.repeat < 1 or any(d < 0 for d in self.shape):
             raise UsageError(f"{self.name}: repeat must be 1 or more and dimensions 0 or more")
 

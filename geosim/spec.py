@@ -73,7 +73,7 @@ class Spec(BaseModel):
         if not isinstance(data, Mapping):
             return data
         table = cls.quantities()
-        out = {}
+        out: dict[str, Any] = {}
         for key, value in data.items():
             if key in table and value is not None:
                 name, unit = table[key]

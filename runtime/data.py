@@ -134,35 +134,30 @@ def user_text(path: str | os.PathLike[str]) -> Corpus:
 
 
 def _from_folder(source: str, root: Path, names: list[str]) -> Corpus:
-    texts: dict[str, bytes] = {}
+    sizes: dict[str, int] = {}
     for name in names:
-        text = _read(root / name)
-        if _is_text(text):
-            texts[name] = text
-    if not texts:
+        head, size = _read(root / name, TEXT_PROBE_BYTES)
+        if _is_text(head):
+            sizes[name] = size
+    if not sizes:
         raise UsageError(f"data {source!r} holds no text files: {REMEDY}")
-    if len(texts) == 1:
-        return _from_file(source, root / next(iter(texts)))
-    held_out = _held_out({name: len(text) for name, text in texts.items()})
+    if len(sizes) == 1:
+        return _from_file(source, root / next(iter(sizes)))
+    held_out = _held_out(sizes)
     splits: tuple[bytearray, bytearray] = (bytearray(), bytearray())
     files: tuple[list[str], list[str]] = ([], [])
-    for name in list(texts):
-        splits[name in held_out].extend(texts.pop(name))
+    for name in sizes:
+        splits[name in held_out].extend(_read(root / name)[0])
         files[name in held_out].append(name)
     train, validation = (np.frombuffer(split, dtype=np.uint8) for split in splits)
     return _corpus(source, train, validation, *files)
 
 
 def _from_file(source: str, path: Path) -> Corpus:
-    try:
-        if not path.is_file():
-            raise OSError("not a regular file")
-        size = path.stat().st_size
-        text = np.memmap(path, dtype=np.uint8, mode="r") if size else np.zeros(0, np.uint8)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    if not _is_text(text[:TEXT_PROBE_BYTES].tobytes()):
+    head, size = _read(path, TEXT_PROBE_BYTES)
+    if not _is_text(head):
         raise UsageError(f"data {str(path)!r} is not text, it has zero bytes: {REMEDY}")
+    text = np.memmap(path, dtype=np.uint8, mode="r") if size else np.zeros(0, np.uint8)
     cut = len(text) - int(len(text) * VALIDATION_SHARE)
     return _corpus(source, text[:cut], text[cut:], [path.name], [path.name])
 
@@ -215,11 +210,13 @@ def _file_names(root: Path, skip: tuple[str, ...] = ()) -> list[str]:
     return sorted(found)
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, most: int = -1) -> tuple[bytes, int]:
+    """The first `most` bytes of a file, or all of them, and the file's size."""
     try:
         if not path.is_file():
             raise OSError("a broken link or not a regular file")
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(most), os.fstat(file.fileno()).st_size
     except OSError as error:
         raise _unreadable(path, error) from error
 
@@ -231,8 +228,8 @@ def _unreadable(path: Path, error: OSError) -> UsageError:
     )
 
 
-def _is_text(text: bytes) -> bool:
-    return text.find(0, 0, TEXT_PROBE_BYTES) < 0
+def _is_text(head: bytes) -> bool:
+    return 0 not in head
 
 
 def _windows(text: Bytes, start: NDArray[np.int64], sequence: int) -> tuple[Tensor, Tensor]:

@@ -118,5 +118,11 @@ def check_codec(codec: Codec) -> None:
         UsageError: a decayed residual with nothing lossy to feed back is harmless and allowed; random-k
             without a residual would lose what it does not draw and is refused.
     """
-    if isinstance(codec.select, RandomK) and isinstance(codec.residual, NoResidual) and codec.select.ratio < 1:
-        raise UsageError("codec.residual: random-k without a residual loses what it does not draw: use 'feedback'")
+    if (
+        isinstance(codec.select, RandomK)
+        and isinstance(codec.residual, NoResidual)
+        and codec.select.ratio < 1
+    ):
+        raise UsageError(
+            "codec.residual: random-k without a residual loses what it does not draw: use 'feedback'"
+        )

@@ -126,7 +126,7 @@ def make_layout(table: ParamTable, policy: SyncPolicy, shards: int) -> Layout:
         overlaps: list[Overlap] = [policy.overlap] * len(members)
     else:
         members, overlaps = _grouped(tensors, policy)
-    fragments = []
+    fragments: list[Fragment] = []
     for ids, overlap in zip(members, overlaps, strict=True):
         if policy.order == "largest-first":
             ids = sorted(ids, key=lambda i: (-tensors[i].numel, i))
@@ -139,7 +139,8 @@ def _strided(tensors: tuple[ParamSpec, ...], count: int) -> list[list[int]]:
     layers = {t.layer for t in tensors if t.layer is not None}
     if count > max(1, len(layers)):
         raise UsageError(
-            f"overlap.fragments: {count} is more than the model's {len(layers)} layers: use {max(1, len(layers))} or fewer"
+            f"overlap.fragments: {count} is more than the model's {len(layers)} layers: "
+            f"use {max(1, len(layers))} or fewer"
         )
     members: list[list[int]] = [[] for _ in range(count)]
     size = [0] * count

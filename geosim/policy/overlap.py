@@ -28,14 +28,14 @@ class Delayed(Spec):
 
 
 class Eager(Spec):
-    """Delayed, with the site's own fresh contribution standing in for its stale one (arXiv 2502.12996, eq. 4)."""
+    """Delayed, the site's own fresh contribution standing in for its stale one (arXiv 2502.12996)."""
 
     kind: Literal["eager"] = "eager"
     windows: Annotated[int, Field(ge=1)] = 1
 
 
 class Streaming(Spec):
-    """Fragments of strided layers leave at staggered offsets and are applied `steps` later (arXiv 2501.18512).
+    """Fragments of strided layers leave staggered and are applied `steps` later (arXiv 2501.18512).
 
     `alpha` is the weight of the site's own parameters when a fragment is applied (0: take the global ones).
     """

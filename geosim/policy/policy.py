@@ -61,7 +61,9 @@ class SyncPolicy(Spec):
         if isinstance(self.topology, FlatRing):
             _check_flat(self)
         if self.max_grad_norm is not None and isinstance(self.update, Local):
-            raise UsageError("max_grad_norm: clips an aggregated gradient; with update 'local' clip inside the site")
+            raise UsageError(
+                "max_grad_norm: clips an aggregated gradient; with update 'local' clip inside the site"
+            )
         return self
 
     @property
@@ -83,7 +85,10 @@ def _check_overlap(policy: SyncPolicy) -> None:
         if overlap.steps >= policy.interval:
             raise UsageError(f"overlap.steps: {overlap.steps} must be below the interval ({policy.interval})")
         if overlap.alpha > 0 and not isinstance(policy.codec.residual, NoResidual):
-            raise UsageError("overlap.alpha: above 0 with a residual counts unsent mass twice: set alpha to 0 or residual to 'none'")
+            raise UsageError(
+                "overlap.alpha: above 0 with a residual counts unsent mass twice: "
+                "set alpha to 0 or residual to 'none'"
+            )
         if policy.groups:
             raise UsageError("groups: 'streaming' makes its own fragments: leave groups out")
     if isinstance(overlap, Eager) and policy.groups:
@@ -113,5 +118,3 @@ def policy_from_dict(data: Any, where: str = "policy") -> SyncPolicy:
         UsageError: one line that names the field, the value and what would be right.
     """
     return from_dict(SyncPolicy, data, where)
-
-

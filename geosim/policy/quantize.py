@@ -1,4 +1,4 @@
-"""How the values that travel are written. Scales (fp32) go by groups of kept values in the order they travel."""
+"""How the values that travel are written. Scales (fp32) go by groups of values in the order they travel."""
 
 import math
 from typing import Annotated, Literal

@@ -66,7 +66,7 @@ def start(plan: Plan) -> State:
 
 
 def send_offset(overlap: Overlap, fragment: int, interval: int) -> int:
-    """Steps into a cycle of K after which a fragment leaves: floor(p K / P) for streaming, taken modulo K in (0, K]."""
+    """Steps into a cycle of K after which a fragment leaves; streaming: floor(p K / P) mod K, in (0, K]."""
     if isinstance(overlap, Streaming):
         return fragment * interval // overlap.fragments or interval
     return interval

@@ -46,11 +46,10 @@ class Accumulate(Spec):
 
 
 class Local(Spec):
-    """Local optimizer steps, then an outer step on the mean parameter change (local SGD; DiLoCo, arXiv 2311.08105)."""
+    """Local optimizer steps, then an outer step on the mean change (local SGD; DiLoCo, arXiv 2311.08105)."""
 
     kind: Literal["local"] = "local"
     outer: Outer = OuterMomentum()
 
 
 Update = Annotated[Accumulate | Local, Field(discriminator="kind"), ByKind]
-

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runtime.emulate.routes import set_congestion_control
+from runtime.emulate.netlink import set_congestion_control, set_transmit_queue
 from runtime.emulate.syscalls import (
     CLONE_NEWNET,
     CLONE_NEWUSER,
@@ -80,7 +80,8 @@ def _set_up(site: dict[str, Any], config: dict[str, Any]) -> int:
     for name, value in config["sysctls"].items():
         _write_sysctl(name, value)
     address = site["address"]
-    configure(interface, address, config["netmask"], config["mtu"], _TRANSMIT_QUEUE_PACKETS)
+    set_transmit_queue(interface, _TRANSMIT_QUEUE_PACKETS)
+    configure(interface, address, config["netmask"], config["mtu"])
     algorithm = config["congestion_control"]
     if algorithm is not None:
         try:
@@ -112,5 +113,5 @@ def main() -> None:
         if owner is not None:
             socket.send_fds(control, [b"u"], [owner])
         control.sendall(b".")
-    except _Refused as error:
+    except (_Refused, OSError) as error:
         control.sendall(b"e" + str(error).encode())

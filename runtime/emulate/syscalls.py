@@ -22,7 +22,7 @@ _TUN_F_CSUM, _TUN_F_TSO4 = 0x01, 0x02
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x8913, 0x8914
 _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8916, 0x891C
-_SIOCSIFMTU, _SIOCSIFTXQLEN = 0x8922, 0x8943
+_SIOCSIFMTU = 0x8922
 _IFF_UP = 0x1
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -78,8 +78,8 @@ def bring_up(interface: str) -> None:
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH22x", name, flags | _IFF_UP))
 
 
-def configure(interface: str, address: str, netmask: str, mtu: int, queue_packets: int) -> None:
-    """Give an interface its address, mask, MTU and transmit queue, and set it up."""
+def configure(interface: str, address: str, netmask: str, mtu: int) -> None:
+    """Give an interface its address, mask and MTU, and set it up."""
 
     def of_address(text: str) -> bytes:
         return struct.pack("16sHH4s16x", name, socket.AF_INET, 0, socket.inet_aton(text))
@@ -87,7 +87,6 @@ def configure(interface: str, address: str, netmask: str, mtu: int, queue_packet
     name = interface.encode()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, _SIOCSIFMTU, struct.pack("16si20x", name, mtu))
-        fcntl.ioctl(control, _SIOCSIFTXQLEN, struct.pack("16si20x", name, queue_packets))
         fcntl.ioctl(control, _SIOCSIFADDR, of_address(address))
         fcntl.ioctl(control, _SIOCSIFNETMASK, of_address(netmask))
     bring_up(interface)

@@ -17,7 +17,6 @@ from torch.nn import functional as F
 from geosim.errors import UsageError
 
 VOCABULARY = 256
-EMBEDDING_STD = 0.02
 
 
 @dataclass(frozen=True)
@@ -139,8 +138,9 @@ def from_config(config: GPTConfig, seed: int) -> GPT:
     needs no logarithm or cosine, whose last bit depends on the processor's instruction set. The
     global random state is neither read nor changed.
 
-    Matrices have variance 1 / fan_in; those that write to the residual stream 1 / (2 layers)
-    of that, so that its scale does not grow with depth.
+    A matrix with D columns has variance 1 / D; one that writes to the residual stream has
+    1 / (2 layers) of that, so that the stream's scale does not grow with depth, and an embedding a
+    quarter of it, so that the tied head starts near chance.
     """
     with torch.device("meta"):
         model = GPT(config)
@@ -154,7 +154,7 @@ def from_config(config: GPTConfig, seed: int) -> GPT:
                 continue
             std = 1 / math.sqrt(weight.shape[1])
             if name.startswith(("token", "position")):
-                std = EMBEDDING_STD
+                std /= 2
             elif name.endswith(("attn.out.weight", "mlp.down.weight")):
                 std *= depth_scale
             unit = torch.rand(weight.shape, generator=generator, dtype=torch.float32)

@@ -11,7 +11,7 @@ from geosim.errors import UsageError
 from runtime import data
 
 SEQUENCE = 32
-SHUFFLED = [0]
+SHUFFLED = [4, 3, 6, 2, 1, 0, 8, 7, 9, 5]
 
 
 def write_folder(root, files=60, repeat=40):
@@ -35,6 +35,10 @@ def numbered(tmp_path):
     pairs = np.array([(high, low) for high in range(1, 256) for low in range(1, 256)], np.uint8)
     path.write_bytes(pairs.tobytes())
     return data.load(path)
+
+
+def deny(path, *_):
+    raise PermissionError(13, "Permission denied", str(path))
 
 
 def batches(corpus, steps, world, batch_size, seed=0):
@@ -246,17 +250,11 @@ class TestRefusals:
         self.refused(tmp_path, "broken.txt", "broken link")
 
     def test_unreadable_file(self, tmp_path, monkeypatch):
-        def deny(path):
-            raise PermissionError(13, "Permission denied", str(path))
-
         write_folder(tmp_path)
-        monkeypatch.setattr(Path, "read_bytes", deny)
+        monkeypatch.setattr(Path, "open", deny)
         self.refused(tmp_path, "file000.txt", "Permission denied", "--data")
 
     def test_unreadable_folder(self, tmp_path, monkeypatch):
-        def deny(path):
-            raise PermissionError(13, "Permission denied", str(path))
-
         monkeypatch.setattr(os, "scandir", deny)
         self.refused(tmp_path, "Permission denied", "--data")
 

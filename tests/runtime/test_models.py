@@ -83,7 +83,7 @@ def test_a_fresh_model_is_about_as_good_as_chance(name):
     tokens = torch.randint(256, (4, 65), generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
         loss = model.loss(tokens[:, :-1], tokens[:, 1:]).item()
-    assert loss == pytest.approx(math.log(256), abs=0.2)
+    assert loss == pytest.approx(math.log(256), abs=0.4)
 
 
 def test_weights_are_a_function_of_the_seed_alone():
@@ -101,7 +101,7 @@ def test_weights_are_a_function_of_the_seed_alone():
 def test_weights_have_the_scale_they_should():
     weights = dict(build("byte-gpt-3m", 0).named_parameters())
     spread = {name: weight.std().item() for name, weight in weights.items() if weight.ndim == 2}
-    assert spread["token.weight"] == pytest.approx(0.02, rel=0.02)
+    assert spread["token.weight"] == pytest.approx(256**-0.5 / 2, rel=0.02)
     assert spread["blocks.0.attn.qkv.weight"] == pytest.approx(256**-0.5, rel=0.02)
     assert spread["blocks.0.mlp.down.weight"] == pytest.approx((1024 * 8) ** -0.5, rel=0.02)
     assert all(torch.all(weight == 1) for weight in weights.values() if weight.ndim == 1)
@@ -109,8 +109,11 @@ def test_weights_have_the_scale_they_should():
 
 def test_it_learns_in_thirty_steps():
     model = from_config(SMALL, 0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    text = torch.tensor(list(b"for site in sites: exchange(site, window)\n" * 8))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    line = b"for site in sites: exchange(site, window)\n"
+    shares = [line.count(byte) / len(line) for byte in set(line)]
+    without_context = -sum(share * math.log(share) for share in shares)
+    text = torch.tensor(list(line * 8))
     windows = text.unfold(0, 33, 7)
     losses = []
     for _ in range(30):
@@ -119,12 +122,12 @@ def test_it_learns_in_thirty_steps():
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    assert losses[0] == pytest.approx(math.log(256), abs=0.3)
-    assert losses[-1] < 2.0
+    assert losses[0] == pytest.approx(math.log(256), abs=0.4)
+    assert losses[-1] < without_context / 2
 
 
 def test_an_unknown_name_is_told_what_is_near():
-    with pytest.raises(UsageError, match="byte-gpt-3M.*choose byte-gpt-3m") as caught:
+    with pytest.raises(UsageError, match=r"byte-gpt-3M.*choose byte-gpt-3m") as caught:
         build("byte-gpt-3M", 0)
     assert "\n" not in str(caught.value)
     with pytest.raises(UsageError, match="byte-gpt-tiny or byte-gpt-3m or byte-gpt-19m"):

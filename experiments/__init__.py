@@ -1,0 +1,1 @@
+"""Experiments use both sides: the simulator and the real runtime."""

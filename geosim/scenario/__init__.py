@@ -1,0 +1,25 @@
+"""What exists: accelerators, fabrics, sites, links, workloads, and the catalog of scenarios."""
+
+from geosim.scenario.accelerator import Accelerator, accelerators
+from geosim.scenario.fabric import Fabric, Hop
+from geosim.scenario.link import TracePoint, WanLink
+from geosim.scenario.loader import load_scenario, scenario_names
+from geosim.scenario.scenario import Scenario
+from geosim.scenario.site import Site
+from geosim.scenario.workload import Model, Workload, models
+
+__all__ = [
+    "Accelerator",
+    "Fabric",
+    "Hop",
+    "Model",
+    "Scenario",
+    "Site",
+    "TracePoint",
+    "WanLink",
+    "Workload",
+    "accelerators",
+    "load_scenario",
+    "models",
+    "scenario_names",
+]

@@ -1,0 +1,64 @@
+"""What computes: peak rates and memory as the vendor states them."""
+
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+from geosim.errors import UsageError
+from geosim.spec import Bytes, BytesPerSecond, FlopsPerSecond, Spec, from_dict, positive, read_yaml
+
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
+
+
+class Accelerator(Spec):
+    """One accelerator. Peaks are dense (no structured sparsity), by the precision of the matrix products.
+
+    A peak that is None is not offered by the device.
+    """
+
+    name: str
+    bf16_flops: Annotated[FlopsPerSecond, AfterValidator(positive)] | None = None
+    fp16_flops: Annotated[FlopsPerSecond, AfterValidator(positive)] | None = None
+    tf32_flops: Annotated[FlopsPerSecond, AfterValidator(positive)] | None = None
+    fp32_flops: Annotated[FlopsPerSecond, AfterValidator(positive)]
+    fp8_flops: Annotated[FlopsPerSecond, AfterValidator(positive)] | None = None
+    memory_bytes: Annotated[Bytes, AfterValidator(positive)]
+    memory_bandwidth_bytes_per_s: Annotated[BytesPerSecond, AfterValidator(positive)]
+    source: str
+
+    def peak_flops(self, precision: str) -> float:
+        """Peak FLOP/s at a precision.
+
+        Raises:
+            UsageError: if the device does not offer it.
+        """
+        peak = getattr(self, f"{precision}_flops", None)
+        if peak is None:
+            offered = [p for p in PRECISIONS if getattr(self, f"{p}_flops") is not None]
+            raise UsageError(
+                f"workload.precision: {self.name} has no {precision}: use one of {', '.join(offered)}"
+            )
+        return float(peak)
+
+
+@cache
+def accelerators() -> dict[str, Accelerator]:
+    """The built-in accelerators by name."""
+    data = read_yaml(Path(__file__).parent / "catalog" / "accelerators.yaml")
+    return {
+        name: from_dict(Accelerator, {"name": name, **row}, f"accelerator {name}")
+        for name, row in data.items()
+    }
+
+
+def resolve_accelerator(value: Any) -> Any:
+    """Validator: a catalog name, or an accelerator written out."""
+    if not isinstance(value, str):
+        return value
+    if value not in accelerators():
+        raise UsageError(
+            f"unknown accelerator '{value}': use one of {', '.join(accelerators())}, or write one out"
+        )
+    return accelerators()[value]

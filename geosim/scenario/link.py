@@ -1,0 +1,69 @@
+"""What joins two sites."""
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from geosim.errors import UsageError
+from geosim.spec import Bytes, BytesPerSecond, Seconds, Spec, not_negative, positive
+
+
+class TracePoint(Spec):
+    """From `at_s` on, the link has this bandwidth (both directions)."""
+
+    at_s: Annotated[Seconds, AfterValidator(not_negative)]
+    bandwidth_bytes_per_s: Annotated[BytesPerSecond, AfterValidator(positive)]
+
+
+class WanLink(Spec):
+    """A duplex path between two sites.
+
+    Attributes:
+        between: the two site names.
+        bandwidth_bytes_per_s: each way, or from the first to the second where `back_bandwidth` is given.
+        back_bandwidth_bytes_per_s: from the second to the first; None: the same.
+        rtt_s: round-trip time when idle.
+        jitter_s: standard deviation of the one-way delay.
+        loss: probability that a packet is lost.
+        queue_bytes: what the bottleneck buffers before it drops; None: the bandwidth-delay product, at least
+            256 KiB.
+        trace: bandwidth over time, repeated from its last point on.
+        congestion_control: of the TCP flows.
+        window_bytes: the most one TCP flow has in flight (socket buffers).
+        initial_window_bytes: what a fresh or long idle flow may send at once (RFC 6928: 10 segments).
+        mtu_bytes: of the path.
+    """
+
+    between: tuple[str, str]
+    bandwidth_bytes_per_s: Annotated[BytesPerSecond, AfterValidator(positive)]
+    back_bandwidth_bytes_per_s: Annotated[BytesPerSecond, AfterValidator(positive)] | None = None
+    rtt_s: Annotated[Seconds, AfterValidator(not_negative)]
+    jitter_s: Annotated[Seconds, AfterValidator(not_negative)] = 0.0
+    loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    queue_bytes: Annotated[Bytes, AfterValidator(positive)] | None = None
+    trace: tuple[TracePoint, ...] = ()
+    congestion_control: Literal["cubic", "reno", "bbr"] = "cubic"
+    window_bytes: Annotated[Bytes, AfterValidator(positive)] = 4.0 * 1024 * 1024
+    initial_window_bytes: Annotated[Bytes, AfterValidator(positive)] = 14480.0
+    mtu_bytes: Annotated[Bytes, Field(ge=576, le=65535)] = 1500.0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "WanLink":
+        if self.between[0] == self.between[1]:
+            raise UsageError(f"between: a link joins two different sites, not {self.between[0]} with itself")
+        times = [point.at_s for point in self.trace]
+        if times and (times[0] != 0 or any(b <= a for a, b in pairwise(times))):
+            raise UsageError("trace: times must start at '0 s' and rise")
+        return self
+
+    @property
+    def name(self) -> str:
+        """For tables and JSON."""
+        return f"{self.between[0]}-{self.between[1]}"
+
+    def bandwidth(self, source: str) -> float:
+        """Bytes per second out of `source`."""
+        if source == self.between[1] and self.back_bandwidth_bytes_per_s is not None:
+            return self.back_bandwidth_bytes_per_s
+        return self.bandwidth_bytes_per_s

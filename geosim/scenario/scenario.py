@@ -1,0 +1,47 @@
+"""Scenario: what exists. Sites, the links between them, and the workload."""
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from geosim.errors import UsageError
+from geosim.scenario.link import WanLink
+from geosim.scenario.site import Site
+from geosim.scenario.workload import Workload
+from geosim.spec import Spec
+
+
+class Scenario(Spec):
+    """Everything a simulation needs to know about the world. Frozen; YAML in and out without loss."""
+
+    name: str = "custom"
+    about: str = ""
+    sites: Annotated[tuple[Site, ...], Field(min_length=1)]
+    wan: tuple[WanLink, ...] = ()
+    workload: Workload
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Scenario":
+        names = [site.name for site in self.sites]
+        if len(set(names)) != len(names):
+            raise UsageError("sites: two sites have the same name")
+        seen: set[frozenset[str]] = set()
+        for i, link in enumerate(self.wan):
+            for end in link.between:
+                if end not in names:
+                    raise UsageError(
+                        f"wan.{i}.between: no site is called '{end}': sites are {', '.join(names)}"
+                    )
+            if frozenset(link.between) in seen:
+                raise UsageError(f"wan.{i}.between: {link.name} is there twice")
+            seen.add(frozenset(link.between))
+        return self
+
+    def link(self, a: str, b: str) -> WanLink | None:
+        """The link between two sites, if there is one."""
+        return next((w for w in self.wan if set(w.between) == {a, b}), None)
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators in all."""
+        return sum(site.ranks for site in self.sites)

@@ -1,0 +1,121 @@
+"""What is trained: a model, its batch, and how fast a site computes a step of it."""
+
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from geosim.errors import UsageError
+from geosim.params import ParamSpec, ParamTable
+from geosim.spec import Seconds, Spec, from_dict, positive, read_yaml
+
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+
+
+class Model(Spec):
+    """A decoder-only transformer by its sizes.
+
+    Attributes:
+        layers, d_model, heads: as usual; `kv_heads` below `heads` is grouped-query attention.
+        ffn: inner width of the feed-forward part; `gated`: three matrices (SwiGLU) and not two.
+        vocabulary: tokens; `tied`: input and output embeddings are one matrix.
+        positions: learned positions; 0: none (rotary).
+        biases: on the linear maps, and on the norms (LayerNorm with shift; without: RMSNorm).
+    """
+
+    name: str
+    layers: Count
+    d_model: Count
+    heads: Count
+    kv_heads: Count | None = None
+    ffn: Count
+    gated: bool = True
+    vocabulary: Count
+    tied: bool = False
+    positions: Annotated[int, Field(ge=0)] = 0
+    biases: bool = False
+    source: str = ""
+
+    @model_validator(mode="after")
+    def _heads(self) -> "Model":
+        if self.d_model % self.heads:
+            raise UsageError(f"model.heads: {self.heads} does not divide d_model ({self.d_model})")
+        return self
+
+    def param_table(self, dtype: str = "fp32") -> ParamTable:
+        """All trainable tensors, tied weights once."""
+        d, out = self.d_model, []
+        kv = (self.kv_heads or self.heads) * (d // self.heads)
+
+        def add(name: str, *shape: int, per_layer: bool = True, bias: bool = True) -> None:
+            layer, repeat = (0, self.layers) if per_layer else (None, 1)
+            prefix = "blocks.{layer}." if per_layer else ""
+            out.append(ParamSpec(f"{prefix}{name}.weight", shape, dtype, layer, repeat))
+            if self.biases and bias:
+                out.append(ParamSpec(f"{prefix}{name}.bias", shape[:1], dtype, layer, repeat))
+
+        add("embedding", self.vocabulary, d, per_layer=False, bias=False)
+        if self.positions:
+            add("positions", self.positions, d, per_layer=False, bias=False)
+        add("norm1", d)
+        add("attention.qkv", d + 2 * kv, d)
+        add("attention.out", d, d)
+        add("norm2", d)
+        add("mlp.up", self.ffn, d)
+        if self.gated:
+            add("mlp.gate", self.ffn, d)
+        add("mlp.down", d, self.ffn)
+        add("norm", d, per_layer=False)
+        if not self.tied:
+            add("head", self.vocabulary, d, per_layer=False, bias=False)
+        return ParamTable(tuple(out))
+
+
+@cache
+def models() -> dict[str, Model]:
+    """The built-in models by name."""
+    data = read_yaml(Path(__file__).parent / "catalog" / "models.yaml")
+    return {name: from_dict(Model, {"name": name, **row}, f"model {name}") for name, row in data.items()}
+
+
+def resolve_model(value: Any) -> Any:
+    """Validator: a catalog name, or a model written out."""
+    if not isinstance(value, str):
+        return value
+    if value not in models():
+        raise UsageError(f"unknown model '{value}': use one of {', '.join(models())}, or write one out")
+    return models()[value]
+
+
+class Workload(Spec):
+    """One training step of a site.
+
+    Attributes:
+        model: a catalog name or a model written out.
+        sequence: tokens in a sequence.
+        batch_per_accelerator: sequences an accelerator and step.
+        precision: of the matrix products.
+        gradient_dtype: of the gradients reduced inside a site and by plain DDP.
+        mfu: achieved over peak FLOP/s where no step time is given.
+        step_time_s: measured compute time of a step (forward and backward), overriding `mfu`.
+        step_jitter: coefficient of variation of a site's step time.
+        recompute: activations are recomputed in the backward pass: 8 FLOPs a parameter and token, not 6.
+    """
+
+    model: Annotated[Model, BeforeValidator(resolve_model)]
+    sequence: Count = 2048
+    batch_per_accelerator: Count = 1
+    precision: Literal["fp32", "tf32", "bf16", "fp16", "fp8"] = "bf16"
+    gradient_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
+    mfu: Annotated[float, Field(gt=0, le=1)] = 0.4
+    step_time_s: Annotated[Seconds, AfterValidator(positive)] | None = None
+    step_jitter: Annotated[float, Field(ge=0, le=1)] = 0.0
+    recompute: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; a catalog model goes by its name."""
+        out = super().to_dict()
+        if models().get(self.model.name) == self.model:
+            out["model"] = self.model.name
+        return out

@@ -1,0 +1,50 @@
+"""How the helper processes start, and how everything inside a set of network namespaces is ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+_ROOT = str(Path(__file__).resolve().parents[2])
+_SWEEPS = 50
+
+
+def helper(module: str, *arguments: object) -> list[str]:
+    """The command line of a helper: this interpreter without site packages or the user's settings, so it starts fast."""
+    start = (
+        f"import sys; sys.path.append({_ROOT!r}); from runtime.emulate.{module} import main; main()"
+    )
+    return [sys.executable, "-I", "-S", "-c", start, *map(str, arguments)]
+
+
+def inside(namespaces: Collection[int]) -> list[int]:
+    """Processes whose network namespace is one of these inode numbers."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            space = os.stat(f"/proc/{entry}/ns/net").st_ino
+        except OSError:  # ended meanwhile, or another user's
+            continue
+        if space in namespaces:
+            found.append(int(entry))
+    return found
+
+
+def kill_inside(namespaces: Collection[int]) -> None:
+    """Kill every process in these namespaces, whatever its parent or group; looks again until none is left."""
+    for _ in range(_SWEEPS):
+        found = inside(namespaces)
+        if not found:
+            return
+        for process in found:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.01)
