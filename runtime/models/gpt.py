@@ -89,8 +89,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attn(self.attn_norm(x))
-        x = x + self.mlp(self.mlp_norm(x))
-        return x
+        out: Tensor = x + self.mlp(self.mlp_norm(x))
+        return out
 
 
 class GPT(nn.Module):
