@@ -36,6 +36,10 @@ class ParamSpec:
             )
         if self.repeat < 1 or any(d < 0 for d in self.shape):
             raise UsageError(f"{self.name}: repeat must be 1 or more and dimensions 0 or more")
+        if self.repeat > 1 and (self.layer is None or "{layer}" not in self.name):
+            raise UsageError(
+                f"{self.name}: a repeated tensor needs its first layer, and '{{layer}}' in its name"
+            )
 
     @property
     def numel(self) -> int:
@@ -77,7 +81,7 @@ class ParamTable:
         for p in self.params:
             if run and (p.repeat != run[0].repeat or p.layer != run[0].layer):
                 flush()
-            if p.repeat > 1:
+            if p.layer is not None and "{layer}" in p.name:
                 run.append(p)
             else:
                 flush()

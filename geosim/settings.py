@@ -30,7 +30,7 @@ def split_settings(items: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]
         if not equals:
             raise UsageError(f"--set {item}: no '=': write a field and its value, like policy.interval=8")
         if not all(key.split(".")) or key == "policy":
-            raise UsageError(f"--set {item}: no field named: write its dotted path, like wan.0.rtt=\"80 ms\"")
+            raise UsageError(f'--set {item}: no field named: write its dotted path, like wan.0.rtt="80 ms"')
         if key.startswith(_POLICY):
             policy[key.removeprefix(_POLICY)] = _value(item, text)
         else:
@@ -43,4 +43,6 @@ def _value(item: str, text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:
-        raise UsageError(f"--set {item}: the value is not YAML: put text with : {{ [ or # into quotes") from None
+        raise UsageError(
+            f"--set {item}: the value is not YAML: put text with : {{ [ or # into quotes"
+        ) from None

@@ -6,7 +6,8 @@ A field that carries a unit has it in its name (`rtt_s`). Text uses the bare nam
 
 import difflib
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
@@ -52,6 +53,10 @@ def _unit_of(annotation: Any, metadata: list[Any]) -> Unit | None:
     return None
 
 
+def _takes_bool(annotation: Any) -> bool:
+    return annotation is bool or any(_takes_bool(arg) for arg in get_args(annotation))
+
+
 class Spec(BaseModel):
     """Base class. Unknown keys are errors; instances are immutable, hashable and compare by value."""
 
@@ -75,17 +80,21 @@ class Spec(BaseModel):
         table = cls.quantities()
         out: dict[str, Any] = {}
         for key, value in data.items():
-            if key in table and value is not None:
+            if key in table:
                 name, unit = table[key]
                 if name in data and name != key:
                     raise UsageError(f"{key}: given twice, as '{key}' and as '{name}'")
                 try:
-                    out[name] = units.parse(value, unit.dimension)
+                    out[name] = None if value is None else units.parse(value, unit.dimension)
                 except UsageError as error:
                     raise UsageError(f"{key}: {error}") from None
-            elif key in table:
-                out[table[key][0]] = None
             else:
+                info = cls.model_fields.get(key) if isinstance(key, str) else None
+                if isinstance(value, bool) and info is not None and not _takes_bool(info.annotation):
+                    word = str(value).lower()
+                    raise UsageError(
+                        f"{key}: got {word} (as YAML also reads yes, no, on and off): write a number or name"
+                    )
                 out[key] = value
         return out
 
@@ -104,7 +113,10 @@ class Spec(BaseModel):
 
     def to_yaml(self) -> str:
         """YAML text of `to_dict`."""
-        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=100)
+        data = self.to_dict()
+        text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+        # PyYAML folds rare Unicode line breaks that it writes as they are: such text is escaped instead.
+        return text if yaml.safe_load(text) == data else yaml.safe_dump(data, sort_keys=False, width=100)
 
 
 def _plain(value: Any) -> Any:
@@ -134,6 +146,11 @@ def from_dict(cls: type[SpecT], data: Any, where: str) -> SpecT:
         raise UsageError(f"{where}: {_one_line(cls, data, error)}") from None
 
 
+_BELOW = re.compile(
+    r"[a-z_]+(\.[a-z_0-9]+)*: "
+)  # a message that begins with a field below where it was raised
+
+
 def _one_line(cls: type[Spec], data: Any, error: ValidationError) -> str:
     """The first problem of a pydantic error, in the words of the file that the user wrote."""
     problems = error.errors(include_url=False)
@@ -150,9 +167,20 @@ def _one_line(cls: type[Spec], data: Any, error: ValidationError) -> str:
         hint = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(sorted(known))}"
         return f"{path}: unknown key; {hint}{more}"
     if first["type"] == "missing":
-        return f"{path}: this field is required{more}"
+        short = isinstance(first["loc"][-1], int)
+        return f"{path}: {'too few items' if short else 'this field is required'}{more}"
+    if first["type"] == "tuple_type":
+        return f"{path}: must be a list{more}"
+    if first["type"] == "union_tag_invalid":
+        return (
+            f"{path}: unknown kind '{first['ctx']['tag']}': use one of {first['ctx']['expected_tags']}{more}"
+        )
+    if first["type"] == "union_tag_not_found":
+        return f"{path}: needs a 'kind'{more}"
+    if path and isinstance(first.get("ctx", {}).get("error"), UsageError) and _BELOW.match(message):
+        return f"{path}.{message}{more}"
     shown = "" if isinstance(value, Mapping | list | tuple) or value is None else f" (got {value!r})"
-    if isinstance(first.get("ctx", {}).get("error"), UsageError) and shown and repr(value) in message:
+    if isinstance(value, str) and repr(value) in message:
         shown = ""
     return f"{path}: {message}{shown}{more}" if path else f"{message}{more}"
 
@@ -164,6 +192,8 @@ def _locate(data: Any, loc: tuple[int | str, ...]) -> tuple[str, Any]:
     for depth, part in enumerate(loc):
         last = depth == len(loc) - 1
         if isinstance(here, Mapping):
+            if not last and here.get("kind") == part:
+                continue  # the tag, even where a field has the same name (`momentum`)
             key = next((k for k in (part, *_text_keys(part)) if k in here), None)
             if key is None and not last:
                 continue
@@ -194,7 +224,7 @@ def _keys_at(cls: type[Spec], loc: tuple[int | str, ...]) -> list[str]:
             info = model.model_fields.get(str(part))
             if info is not None:
                 step += _models_in(info.annotation)
-        models = step or [m for m in models if _tag(m) == part] or models
+        models = step or [m for m in models if part in _tags(m)] or models
     keys = []
     for model in models:
         named = {field: key for key, (field, _) in model.quantities().items()}
@@ -202,15 +232,32 @@ def _keys_at(cls: type[Spec], loc: tuple[int | str, ...]) -> list[str]:
     return keys
 
 
-def _tag(model: Any) -> Any:
+def _tags(model: Any) -> tuple[Any, ...]:
+    """The kinds that a member of a family goes by."""
     kind = model.model_fields.get("kind")
-    return None if kind is None else kind.default
+    return () if kind is None else get_args(kind.annotation)
 
 
 def _models_in(annotation: Any) -> list[Any]:
     if isinstance(annotation, type) and issubclass(annotation, Spec):
         return [annotation]
     return [model for arg in get_args(annotation) for model in _models_in(arg)]
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which a key that is given twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"'{key.value}' is given twice", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -226,7 +273,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not a text file in UTF-8") from None
     try:
-        data = yaml.safe_load(text)
+        data = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         detail = " ".join(str(error).split())
         raise UsageError(f"{path}: not YAML: {detail}") from None
@@ -235,8 +282,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
-def set_path(data: dict[str, Any], path: str, value: Any) -> None:
+def set_path(
+    data: dict[str, Any],
+    path: str,
+    value: Any,
+    written_out: Callable[[str, str], dict[str, Any]] = lambda field, word: {"kind": word},
+) -> None:
     """Set one field of nested plain data by its dotted path; list items by number.
+
+    Args:
+        data: changed in place.
+        path: such as ``wan.0.rtt``.
+        value: plain data.
+        written_out: what the bare word of a field stands for, where the path goes on below it.
 
     Raises:
         UsageError: if the path runs through something that has no such member.
@@ -246,9 +304,9 @@ def set_path(data: dict[str, Any], path: str, value: Any) -> None:
     for depth, part in enumerate(parts):
         last = depth == len(parts) - 1
         if isinstance(here, str):
-            here = _expand_kind(data, parts[:depth])
+            here = _write_out(data, parts[:depth], written_out(parts[depth - 1], here))
         if isinstance(here, list):
-            if not part.isdigit() or int(part) >= len(here):
+            if not part.isdecimal() or int(part) >= len(here):
                 raise UsageError(f"--set {path}: '{part}' is no item of a list of {len(here)}; count from 0")
             if last:
                 here[int(part)] = value
@@ -265,14 +323,14 @@ def set_path(data: dict[str, Any], path: str, value: Any) -> None:
             raise UsageError(f"--set {path}: '{'.'.join(parts[:depth])}' has no fields below it")
 
 
-def _expand_kind(data: Any, parts: list[str]) -> Any:
-    """Turn the bare word at `parts` into ``{kind: word}`` in place, and return it."""
+def _write_out(data: Any, parts: list[str], fields: dict[str, Any]) -> dict[str, Any]:
+    """Put `fields` in the place of the bare word at `parts`, and return them."""
     here = data
     for part in parts[:-1]:
         here = here[int(part)] if isinstance(here, list) else here[part]
     key: Any = int(parts[-1]) if isinstance(here, list) else parts[-1]
-    here[key] = {"kind": here[key]}
-    return here[key]
+    here[key] = fields
+    return fields
 
 
 def positive(value: float) -> float:

@@ -5,10 +5,11 @@ Inside geosim every quantity is a plain SI float: seconds, bytes, bytes per seco
 and an ambiguous `Gb` are errors that say what to write.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from geosim.errors import UsageError
 
@@ -90,9 +91,12 @@ def parse(text: object, dimension: Dimension) -> float:
         known = ", ".join(dimension.units)
         raise UsageError(f"{text!r}: '{unit}' is no unit of {dimension.name}: use one of {known}")
     try:
-        return float(Decimal(number) * dimension.units[unit])
-    except InvalidOperation:
+        value = float(Decimal(number) * dimension.units[unit])
+    except ArithmeticError:
         raise UsageError(f"{text!r} is not a {dimension.name}: {want}") from None
+    if not math.isfinite(value):
+        raise UsageError(f"{text!r} is too large a {dimension.name}: {want}")
+    return value
 
 
 def format_exact(value: float, dimension: Dimension) -> str:
@@ -130,6 +134,6 @@ def show(value: float, dimension: Dimension, digits: int = 3) -> str:
         if abs(value) >= float(dimension.units[unit]) * 0.9995:
             chosen = unit
     number = value / float(dimension.units[chosen])
-    if abs(number) >= 10**digits:
+    if abs(number) >= 10**digits - 0.5:
         return f"{number:,.0f} {chosen}"
     return f"{number:.{digits}g} {chosen}"

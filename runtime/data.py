@@ -223,9 +223,7 @@ def _read(path: Path, most: int = -1) -> tuple[bytes, int]:
 
 def _unreadable(path: Path, error: OSError) -> UsageError:
     reason = error.strerror or str(error)
-    return UsageError(
-        f"data {str(path)!r} cannot be read ({reason}): mend or remove it, or {REMEDY}"
-    )
+    return UsageError(f"data {str(path)!r} cannot be read ({reason}): mend or remove it, or {REMEDY}")
 
 
 def _is_text(head: bytes) -> bool:

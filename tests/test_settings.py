@@ -13,7 +13,9 @@ def test_items_go_to_the_policy_or_to_the_scenario():
 
 
 def test_values_are_yaml_and_keep_later_equal_signs():
-    scenario, policy = split_settings(["about=a=b", "policy.codec.select={kind: topk, ratio: 0.03}", "wan=[]"])
+    scenario, policy = split_settings(
+        ["about=a=b", "policy.codec.select={kind: topk, ratio: 0.03}", "wan=[]"]
+    )
     assert scenario == {"about": "a=b", "wan": []}
     assert policy == {"codec.select": {"kind": "topk", "ratio": 0.03}}
 

@@ -1,10 +1,9 @@
 """How the interval follows the network: a pure function of the headers that all sites have seen."""
 
-import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from geosim.errors import UsageError
 from geosim.spec import ByKind, Spec
@@ -23,6 +22,12 @@ class HideExchange(Spec):
     least: Annotated[int, Field(ge=1)] = 1
     most: Annotated[int, Field(ge=1)] = 1024
     margin: Annotated[float, Field(ge=1, le=10)] = 1.2
+
+    @model_validator(mode="after")
+    def _bounds(self) -> "HideExchange":
+        if self.most < self.least:
+            raise UsageError(f"most: {self.most} is below least ({self.least})")
+        return self
 
 
 Adapt = Annotated[Fixed | HideExchange, Field(discriminator="kind"), ByKind]
@@ -43,8 +48,6 @@ def next_interval(
     """
     if isinstance(adapt, Fixed) or not exchange_us or max(step_us, default=0) <= 0:
         return interval
-    if adapt.most < adapt.least:
-        raise UsageError(f"adapt.most: {adapt.most} is below adapt.least ({adapt.least})")
     scaled = max(exchange_us) * round(adapt.margin * 1000)
-    wanted = math.ceil(scaled / (max(step_us) * 1000))
+    wanted = -(-scaled // (max(step_us) * 1000))
     return min(max(wanted, adapt.least), adapt.most)

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from geosim.errors import UsageError
-from geosim.policy.adapt import Adapt, Fixed
+from geosim.policy.adapt import Adapt, Fixed, HideExchange
 from geosim.policy.codec import Codec, NoResidual, check_codec
 from geosim.policy.overlap import Blocking, Eager, Group, Overlap, Streaming
 from geosim.policy.quantize import Cast
@@ -84,6 +85,10 @@ def _check_overlap(policy: SyncPolicy) -> None:
             raise UsageError("overlap: 'streaming' mixes parameters and needs update 'local'")
         if overlap.steps >= policy.interval:
             raise UsageError(f"overlap.steps: {overlap.steps} must be below the interval ({policy.interval})")
+        if isinstance(policy.adapt, HideExchange) and policy.adapt.least <= overlap.steps:
+            raise UsageError(
+                f"adapt.least: {policy.adapt.least} must be above overlap.steps ({overlap.steps})"
+            )
         if overlap.alpha > 0 and not isinstance(policy.codec.residual, NoResidual):
             raise UsageError(
                 "overlap.alpha: above 0 with a residual counts unsent mass twice: "
@@ -93,7 +98,7 @@ def _check_overlap(policy: SyncPolicy) -> None:
             raise UsageError("groups: 'streaming' makes its own fragments: leave groups out")
     if isinstance(overlap, Eager) and policy.groups:
         raise UsageError("groups: only 'blocking' and 'delayed' can be set per group")
-    if sum(g.share for g in policy.groups) > 1:
+    if math.fsum(g.share for g in policy.groups) > 1 + 1e-9:
         raise UsageError("groups: the shares add up to more than 1")
 
 
@@ -105,6 +110,7 @@ def _check_flat(policy: SyncPolicy) -> None:
         ("codec.quantize", isinstance(policy.codec.quantize, Cast), "fp32, bf16 or fp16"),
         ("codec.residual", isinstance(policy.codec.residual, NoResidual), "none"),
         ("overlap", isinstance(policy.overlap, Blocking) and not policy.groups, "blocking, without groups"),
+        ("adapt", isinstance(policy.adapt, Fixed), "fixed"),
     ]
     for field, fine, want in wrong:
         if not fine:

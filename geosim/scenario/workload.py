@@ -40,7 +40,9 @@ class Model(Spec):
     @model_validator(mode="after")
     def _heads(self) -> "Model":
         if self.d_model % self.heads:
-            raise UsageError(f"model.heads: {self.heads} does not divide d_model ({self.d_model})")
+            raise UsageError(f"heads: {self.heads} does not divide d_model ({self.d_model})")
+        if self.kv_heads is not None and self.heads % self.kv_heads:
+            raise UsageError(f"kv_heads: {self.kv_heads} does not divide heads ({self.heads})")
         return self
 
     def param_table(self, dtype: str = "fp32") -> ParamTable:

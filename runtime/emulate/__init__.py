@@ -1,4 +1,4 @@
-"""A wide-area network on one machine: a network namespace a site, real kernel TCP, and links that behave as told."""
+"""A WAN on one machine: a network namespace a site, real kernel TCP, links that behave as told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short-lived process that makes the namespaces and hands their file descriptors back over its standard input.
+"""The short-lived process that makes the namespaces and hands back their file descriptors.
 
 Nothing has a name: a namespace lives as long as a descriptor or a process refers to it.
 """
@@ -23,16 +23,16 @@ from runtime.emulate.syscalls import (
     unshare,
 )
 
-# Senders leave whole windows in the device's queue before the relay wakes; those must never be lost there.
+# Senders leave whole windows in the device's queue before the relay wakes; none may be lost there.
 _TRANSMIT_QUEUE_PACKETS = 8192
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """What is missing, in words."""
 
 
 def _enter_user_namespace() -> int:
-    """Become the owner of a user namespace that will own the network namespaces; returns its descriptor."""
+    """Become the owner of a user namespace for the network namespaces; returns its descriptor."""
     user, group = os.geteuid(), os.getegid()
     unshare(CLONE_NEWUSER)
     Path("/proc/self/setgroups").write_text("deny")
@@ -48,12 +48,12 @@ def _new_network_namespace(owned: int | None) -> int | None:
         return owned
     except OSError as direct:
         if owned is not None:
-            raise _Refused(f"network namespaces are refused ({direct.strerror})") from direct
+            raise _RefusedError(f"network namespaces are refused ({direct.strerror})") from direct
     try:
         owned = _enter_user_namespace()
         unshare(CLONE_NEWNET)
     except OSError as error:
-        raise _Refused(
+        raise _RefusedError(
             f"network namespaces need root or user namespaces, and both are refused ({error.strerror})"
         ) from error
     return owned
@@ -64,7 +64,7 @@ def _write_sysctl(name: str, value: str) -> None:
     try:
         path.write_text(value)
     except OSError as error:
-        raise _Refused(f"sysctl {name} = {value!r} is refused ({error.strerror})") from error
+        raise _RefusedError(f"sysctl {name} = {value!r} is refused ({error.strerror})") from error
 
 
 def _set_up(site: dict[str, Any], config: dict[str, Any]) -> int:
@@ -73,7 +73,7 @@ def _set_up(site: dict[str, Any], config: dict[str, Any]) -> int:
     try:
         tun = open_tun(interface)
     except OSError as error:
-        raise _Refused(f"/dev/net/tun cannot be used ({error.strerror})") from error
+        raise _RefusedError(f"/dev/net/tun cannot be used ({error.strerror})") from error
     if os.path.exists("/proc/sys/net/ipv6/conf/all/disable_ipv6"):
         _write_sysctl("net.ipv6.conf.all.disable_ipv6", "1")  # no router solicitations on the links
     bring_up("lo")
@@ -85,19 +85,21 @@ def _set_up(site: dict[str, Any], config: dict[str, Any]) -> int:
     algorithm = config["congestion_control"]
     if algorithm is not None:
         try:
-            set_congestion_control(
-                interface, config["subnet"], config["prefix"], address, algorithm
-            )
+            set_congestion_control(interface, config["subnet"], config["prefix"], address, algorithm)
         except OSError as error:
             has = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-            raise _Refused(
+            raise _RefusedError(
                 f"congestion control {algorithm!r} is not available (this kernel has {', '.join(has)})"
             ) from error
     return tun
 
 
 def main() -> None:
-    """Answer one request: a line of JSON in; per site two descriptors and a line out, or one line with an error."""
+    """Answer a request, a line of JSON, with a message of descriptors per site, or with an error.
+
+    The messages, told apart by their byte: `n` TUN and network namespace, `u` user namespace, `.`
+    the end, `e` an error, whose words follow.
+    """
     die_with_parent(int(sys.argv[1]))
     control = socket.socket(fileno=0)
     config = json.loads(control.makefile("r").readline())
@@ -113,5 +115,5 @@ def main() -> None:
         if owner is not None:
             socket.send_fds(control, [b"u"], [owner])
         control.sendall(b".")
-    except (_Refused, OSError) as error:
+    except (_RefusedError, OSError) as error:
         control.sendall(b"e" + str(error).encode())

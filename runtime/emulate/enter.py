@@ -1,4 +1,4 @@
-"""The launcher that puts a program into a site: join its namespaces, die with the parent, become the program."""
+"""The launcher of a site's programs: joins the namespaces, dies with the parent, turns into them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runtime.emulate.syscalls import CLONE_NEWNET, CLONE_NEWUSER, die_with_paren
 
 
 def main() -> None:
-    """Arguments: parent's process id, user namespace fd or -1, network namespace fd, then the program's own."""
+    """Arguments: parent's process id, user namespace fd or -1, network namespace fd, program."""
     parent, user, network = (int(text) for text in sys.argv[1:4])
     program = sys.argv[4:]
     if user >= 0:

@@ -1,4 +1,4 @@
-"""One direction of a link at work: admits packets, serialises them at a rate, holds them for a delay, counts them.
+"""One direction of a link at work: admits packets, serialises them, delays them, counts them.
 
 Time is a virtual departure clock that `advance` moves on; nothing here sleeps, reads or writes.
 """
@@ -15,15 +15,15 @@ from runtime.emulate.packets import VNET_BYTES, Buffers, cut, shape
 from runtime.emulate.rates import RateClock
 from runtime.emulate.spec import LinkSpec
 
-# A superframe leaves in slices of at most this much serialisation time, so that acknowledgements come back as they
-# would; below the 2 ms that CUBIC's HyStart takes for the end of an ACK train.
-_SLICE_S = 1e-3
+# A superframe leaves in slices of at most this much serialisation time, so that acknowledgements
+# come back as they would; below the 2 ms that CUBIC's HyStart takes for the end of an ACK train.
+_SLICE_S = 1.5e-3
 _JITTER_KNOT = 4.0  # spacing of the jitter path's knots in units of jitter: slopes stay within +- 1/2
 
 
 @dataclass(slots=True)
 class Counters:
-    """What became of the traffic; bytes are IP bytes on the wire, `payload_bytes` the delivered TCP payload."""
+    """What became of the traffic, in IP bytes on the wire; `payload_bytes`: TCP's, delivered."""
 
     offered_segments: int = 0
     offered_bytes: int = 0
@@ -46,7 +46,7 @@ _Slice = tuple[int, int, int, Buffers]
 
 
 class Link:
-    """The state of one direction. `wire` holds (due time, slice) in order; whoever delivers pops from its left."""
+    """The state of one direction; `wire` holds (due time, slice), delivered from its left."""
 
     def __init__(self, spec: LinkSpec, seed: str, now: float) -> None:
         self.spec = spec
@@ -58,6 +58,7 @@ class Link:
         self._head_start = self._head_end = self._head_due = now
         self._last_due = now
         self._random = random.Random(seed)
+        self._epoch = now
         self._clock = RateClock(spec, now)
         self._limit = spec.queue_limit_bytes
         self._until_loss = self._draw_until_loss()
@@ -69,7 +70,7 @@ class Link:
         return asdict(self._counters)
 
     def change(self, changes: dict[str, Any], now: float) -> None:
-        """Change the fields of the spec that are named, or `up`; what waits in the queue leaves at the new rate."""
+        """Change fields of the spec, or `up`; what waits in the queue leaves at the new rate."""
         self.advance(now)
         changes = dict(changes)
         self._up = changes.pop("up", self._up)
@@ -81,7 +82,9 @@ class Link:
             self._until_loss = self._draw_until_loss()
         if changes.keys() & {"rate_bytes_per_s", "trace", "trace_period_s"}:
             unsent = self._head_unsent_bytes(now)
-            self._clock = RateClock(spec, now)
+            if "trace" in changes:
+                self._epoch = now
+            self._clock = RateClock(spec, self._epoch)
             if self._queue:
                 self._start_head(now, unsent)
 
@@ -153,9 +156,7 @@ class Link:
         tally.in_flight_bytes -= piece[0]
         tally.in_flight_segments -= piece[1]
 
-    def _admissible(
-        self, first: int, run: int, segments: int, full: int, size: int, now: float
-    ) -> int:
+    def _admissible(self, first: int, run: int, segments: int, full: int, size: int, now: float) -> int:
         if not self._queue:
             waiting = 0.0
             least = 1  # an idle link always takes one

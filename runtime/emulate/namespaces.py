@@ -1,4 +1,4 @@
-"""Network namespaces, one a site, each with a TUN device: made by a short-lived process, held by descriptors."""
+"""Network namespaces with a TUN each: made by a short-lived process, held by descriptors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REMEDY = "train with `--wan none`, which needs none of this"
 
 @dataclass(frozen=True)
 class Namespaces:
-    """Descriptors, in the order of the sites; `user` owns them all, or is None where root made them directly."""
+    """Descriptors in the order of the sites; `user` owns them all, None where root made them."""
 
     addresses: tuple[str, ...]
     tuns: tuple[int, ...]
@@ -41,9 +41,7 @@ class Namespaces:
             os.close(self.user)
 
 
-def make(
-    count: int, *, mtu: int, congestion_control: str | None, sysctls: Mapping[str, str]
-) -> Namespaces:
+def make(count: int, *, mtu: int, congestion_control: str | None, sysctls: Mapping[str, str]) -> Namespaces:
     """Make `count` namespaces with addresses 10.77.0.1 and up."""
     if not sys.platform.startswith("linux"):
         raise RunError(f"an emulated WAN needs Linux: {_REMEDY}")
@@ -58,9 +56,7 @@ def make(
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
-            builder = subprocess.Popen(
-                helper("build", os.getpid()), stdin=theirs.fileno(), process_group=0
-            )
+            builder = subprocess.Popen(helper("build", os.getpid()), stdin=theirs.fileno(), process_group=0)
         try:
             ours.sendall(json.dumps(request).encode() + b"\n")
             return _collect(ours, addresses)
@@ -94,7 +90,7 @@ def _collect(control: socket.socket, addresses: tuple[str, ...]) -> Namespaces:
 
 
 def missing() -> str | None:
-    """What this machine lacks for an emulated WAN, in one line, or None; tries it and leaves nothing behind."""
+    """What this machine lacks for an emulated WAN, in one line; tries it, leaves nothing behind."""
     try:
         make(1, mtu=1500, congestion_control=None, sysctls={}).close()
     except RunError as error:

@@ -1,4 +1,4 @@
-"""Two routing messages to the kernel, for what the older calls on interfaces cannot say or forbid without root."""
+"""Two netlink messages, for what the older calls on interfaces cannot say or refuse to users."""
 
 from __future__ import annotations
 
@@ -37,10 +37,8 @@ def set_transmit_queue(interface: str, packets: int) -> None:
     _request(_RTM_NEWLINK, 0, link + _attribute(_IFLA_TXQLEN, struct.pack("I", packets)))
 
 
-def set_congestion_control(
-    interface: str, subnet: str, prefix: int, address: str, name: str
-) -> None:
-    """Make connections that leave by this interface to its subnet use the congestion control `name`.
+def set_congestion_control(interface: str, subnet: str, prefix: int, address: str, name: str) -> None:
+    """Make connections by this interface to its subnet use the congestion control `name`.
 
     The route's attribute is used, not the sysctl: a namespace may take as its default only
     algorithms that the host allows to every process; a route may name any that the kernel has.

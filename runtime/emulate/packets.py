@@ -1,7 +1,8 @@
-"""IPv4 packets as a TUN device with virtio headers gives them: how many wire segments one holds, and slices of it.
+"""IPv4 packets as a TUN with virtio headers gives them: their wire segments, and slices of them.
 
-The kernel hands over TCP superframes of up to 64 KB, one set of headers for many segments. A wire would carry each
-segment with headers of its own, and could lose any of them; `cut` makes the superframe of a run of segments.
+The kernel hands over TCP superframes of up to 64 KB, one set of headers for many segments. A wire
+would carry each segment with headers of its own, and could lose any of them; `cut` makes the
+superframe of a run of segments.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def checksum(data: bytes | bytearray | memoryview) -> int:
 
 
 def shape(packet: bytes) -> tuple[int, int, int]:
-    """Wire segments, header bytes of each, and payload bytes of a full one. Anything but TCP counts as all header."""
+    """Wire segments, header bytes of each, payload bytes of a full one; all header if not TCP."""
     size = len(packet) - VNET_BYTES
     if packet[VNET_BYTES + 9] != _IPPROTO_TCP:
         return 1, size, 0
@@ -46,7 +47,7 @@ def shape(packet: bytes) -> tuple[int, int, int]:
 
 
 def cut(packet: bytes, header: int, segment: int, first: int, end: int) -> Buffers:
-    """Segments `first` up to `end` of a superframe as one packet: new headers and a view of the payload."""
+    """Segments `first` up to `end` of a superframe: new headers, and a view of the payload."""
     view = memoryview(packet)
     body = VNET_BYTES + header
     start = body + first * segment

@@ -1,7 +1,8 @@
-"""How the helper processes start, and how everything inside a set of network namespaces is ended."""
+"""How the helper processes start, and how everything inside a set of namespaces is ended."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -14,10 +15,8 @@ _SWEEPS = 50
 
 
 def helper(module: str, *arguments: object) -> list[str]:
-    """The command line of a helper: this interpreter without site packages or the user's settings, so it starts fast."""
-    start = (
-        f"import sys; sys.path.append({_ROOT!r}); from runtime.emulate.{module} import main; main()"
-    )
+    """The command line of a helper; without site packages and settings it starts quickly."""
+    start = f"import sys; sys.path.append({_ROOT!r}); from runtime.emulate.{module} import main; main()"
     return [sys.executable, "-I", "-S", "-c", start, *map(str, arguments)]
 
 
@@ -37,14 +36,12 @@ def inside(namespaces: Collection[int]) -> list[int]:
 
 
 def kill_inside(namespaces: Collection[int]) -> None:
-    """Kill every process in these namespaces, whatever its parent or group; looks again until none is left."""
+    """Kill every process in these namespaces, whatever its parent, until none is left."""
     for _ in range(_SWEEPS):
         found = inside(namespaces)
         if not found:
             return
         for process in found:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         time.sleep(0.01)

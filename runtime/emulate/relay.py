@@ -1,11 +1,12 @@
-"""The process that joins the sites: reads packets from every site's TUN, and writes each when its link says so.
+"""The process that joins the sites: takes packets from every TUN, writes each when its link says.
 
-It is told over its standard input, a socket: descriptors first, then lines of JSON, each answered by one.
-When its parent dies, however that comes, it kills what still runs in the sites and ends.
+It is told over its standard input, a socket: descriptors first, then lines of JSON, each answered
+by one. When its parent dies, however that comes, it kills what still runs in the sites and ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import math
@@ -130,10 +131,20 @@ def _serve(relay: Relay, control: socket.socket, parent: int) -> None:
         due = relay.deliver(busy)
 
 
+def _take_precedence() -> None:
+    """Wake on time beside training processes that fill every core: late deliveries look like delay."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except PermissionError:
+        with contextlib.suppress(PermissionError):
+            os.nice(-10)
+
+
 def main() -> None:
     """Argument: the parent's process id."""
     parent_id = int(sys.argv[1])
-    # Not PR_SET_PDEATHSIG: that fires when the creating *thread* ends, and leaves no time to kill what is inside.
+    # Not PR_SET_PDEATHSIG: that fires when the creating *thread* ends, and leaves no time to kill
+    # what runs inside.
     try:
         parent = os.pidfd_open(parent_id)
     except ProcessLookupError:
@@ -143,10 +154,7 @@ def main() -> None:
     config = json.loads(control.makefile("r").readline())
     relay = Relay(config, list(tuns))
     wake_precisely()
-    try:
-        os.nice(-10)  # it must wake on time beside training processes
-    except PermissionError:
-        pass
+    _take_precedence()
     gc.disable()  # nothing here makes cycles
     try:
         if os.getppid() == parent_id:

@@ -1,4 +1,4 @@
-"""The few Linux calls that Python 3.11 lacks: namespaces, process control, and the ioctls of a TUN device."""
+"""The few Linux calls that Python 3.11 lacks: namespaces, process control, ioctls of a TUN."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def setns(fd: int, kind: int) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Be killed when the thread that started this process ends; exit now if process `parent` is gone already."""
+    """Be killed when the thread that started this process ends; exit if `parent` is gone."""
     _checked(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() != parent:  # it died before the line above took effect
         os._exit(1)
@@ -57,7 +57,7 @@ def wake_precisely() -> None:
 
 
 def open_tun(interface: str, device: str = "/dev/net/tun") -> int:
-    """A TUN device in this namespace; it carries TCP superframes and is gone with its last file descriptor."""
+    """A TUN device in this namespace that carries TCP superframes; it ends with its descriptor."""
     fd = os.open(device, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         flags = _IFF_TUN | _IFF_NO_PI | _IFF_VNET_HDR

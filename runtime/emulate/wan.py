@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -23,9 +24,10 @@ _PATIENCE_S = 30.0  # the relay answers in milliseconds even on a busy machine
 class EmulatedWan:
     """A network namespace a site, joined by directed links; a context manager.
 
-    A pair without a link cannot talk. `congestion_control` holds for connections across the WAN (None: the
-    machine's default), `sysctls` ("net.ipv4.tcp_wmem": "...") for every site. Nothing outlives `close` or the death
-    of this process: namespaces have no names, and all that runs in them is killed.
+    A pair without a link cannot talk. `congestion_control` holds for connections across the WAN
+    (None: the machine's default), `sysctls` ("net.ipv4.tcp_wmem": "...") for every site. Nothing
+    outlives `close` or the death of this process: namespaces have no names, and all that runs in
+    them is killed.
     """
 
     interface = INTERFACE
@@ -50,9 +52,7 @@ class EmulatedWan:
         self._lock = threading.Lock()
         self._programs: list[subprocess.Popen[Any]] = []
         self._closed = False
-        self._spaces = make(
-            len(sites), mtu=mtu, congestion_control=congestion_control, sysctls=sysctls or {}
-        )
+        self._spaces = make(len(sites), mtu=mtu, congestion_control=congestion_control, sysctls=sysctls or {})
         self._inodes = self._spaces.inodes
         self._control, theirs = socket.socketpair()
         try:
@@ -80,8 +80,8 @@ class EmulatedWan:
     def popen(self, site: str, argv: Sequence[str], **popen_kwargs: Any) -> subprocess.Popen[Any]:
         """Start a program in a site, with `subprocess.Popen`'s arguments.
 
-        It has a process group of its own and no standard input unless given one. It is killed when this process, or
-        the thread that calls this, ends; so call from a thread that stays.
+        It has a process group of its own and no standard input unless given one. It is killed when
+        this process, or the thread that calls this, ends; so call from a thread that stays.
         """
         index = self._site(site)
         if self._closed:
@@ -93,9 +93,7 @@ class EmulatedWan:
         if not popen_kwargs.get("start_new_session"):
             popen_kwargs.setdefault("process_group", 0)
         command = helper("enter", os.getpid(), user, network, *argv)
-        program: subprocess.Popen[Any] = subprocess.Popen(
-            command, pass_fds=tuple(kept), **popen_kwargs
-        )
+        program: subprocess.Popen[Any] = subprocess.Popen(command, pass_fds=tuple(kept), **popen_kwargs)
         self._programs.append(program)
         return program
 
@@ -105,7 +103,7 @@ class EmulatedWan:
         return answer
 
     def set_link(self, source: str, destination: str, **changes: Any) -> None:
-        """Change fields of a link's spec while it runs; `up=False` drops all it holds and is offered."""
+        """Change fields of a link's spec; `up=False` drops all it holds and is offered."""
         self._check_link(source, destination)
         key = (source, destination)
         if key not in self._specs:
@@ -119,7 +117,7 @@ class EmulatedWan:
         self._specs[key] = changed
 
     def close(self) -> None:
-        """Kill what runs in the sites, stop the relay, let go of the namespaces. May be called twice."""
+        """Kill what runs in the sites, stop the relay, let go of the namespaces."""
         if self._closed:
             return
         self._closed = True
@@ -171,10 +169,8 @@ class EmulatedWan:
         with self._lock:
             if self._closed:
                 raise RunError("the emulated WAN is closed")
-            try:
+            with contextlib.suppress(OSError):  # it is gone: the missing answer says so
                 self._control.sendall(json.dumps(request).encode() + b"\n")
-            except OSError:
-                pass  # it is gone: the answer says so
             return self._read_answer()
 
     def _read_answer(self) -> Any:

@@ -34,8 +34,7 @@ class GPTConfig:
                 raise UsageError(f"{name} is {getattr(self, name)}: give at least 1")
         if self.d_model % self.heads:
             raise UsageError(
-                f"d_model {self.d_model} does not divide into {self.heads} heads: "
-                "give a multiple of heads"
+                f"d_model {self.d_model} does not divide into {self.heads} heads: give a multiple of heads"
             )
 
 

@@ -65,7 +65,8 @@ class TestReading:
             (corpus.train, corpus.train_files),
             (corpus.validation, corpus.validation_files),
         ]:
-            assert split.dtype == np.uint8 and not split.flags.writeable
+            assert split.dtype == np.uint8
+            assert not split.flags.writeable
             assert list(files) == sorted(files)
             assert split.tobytes() == b"".join((tmp_path / name).read_bytes() for name in files)
         assert len(corpus.train_files) + len(corpus.validation_files) == 60
@@ -90,11 +91,15 @@ class TestReading:
     @pytest.mark.parametrize("files", [2, 3, 5])
     def test_a_folder_of_few_files_still_has_both_splits(self, tmp_path, files):
         corpus = data.load(write_folder(tmp_path, files, repeat=2000))
-        assert corpus.train_files and corpus.validation_files
+        assert corpus.train_files
+        assert corpus.validation_files
 
     def test_validation_takes_more_files_until_it_is_large_enough(self):
         chosen = data._held_out({f"module{number}.py": 100 for number in range(40)})
         assert len(chosen) == 11
+
+    def test_one_file_always_trains(self):
+        assert len(data._held_out({"a.txt": 10, "b.txt": 10, "c.txt": 10})) == 2
 
     def test_one_file_is_split_by_position(self, tmp_path):
         text = bytes(range(1, 251)) * 200
@@ -127,7 +132,8 @@ class TestReading:
         assert len(corpus.train) + len(corpus.validation) > 5e6
         assert 0.02 < len(corpus.validation) / len(corpus.train) < 0.1
         files = corpus.train_files + corpus.validation_files
-        assert "dataclasses.py" in files and "json/decoder.py" in files
+        assert "dataclasses.py" in files
+        assert "json/decoder.py" in files
         assert all(name.endswith(".py") for name in files)
         assert not any("site-packages" in name or "_sysconfigdata" in name for name in files)
         assert b"def dataclass(" in corpus.train.tobytes() + corpus.validation.tobytes()
@@ -160,10 +166,15 @@ class TestSampling:
         assert len(set(starts)) == windows
         assert len({start % SEQUENCE for start in starts}) == 1
 
-    def test_the_next_epoch_has_another_order(self, numbered):
+    def test_the_next_epoch_has_another_order_and_other_cuts(self, numbered):
         windows = len(numbered.train) // SEQUENCE - 1
+        text = numbered.train.tobytes()
         rows = batches(numbered, range(2), world=1, batch_size=windows)
-        assert not torch.equal(rows[:windows], rows[windows:])
+        starts = np.array([text.index(bytes(row)) for row in rows.tolist()]).reshape(2, windows)
+        assert len(set((starts % SEQUENCE).flat)) == 2
+        order = starts // SEQUENCE
+        assert not np.array_equal(order[0], order[1])
+        assert np.array_equal(np.sort(order[0]), np.sort(order[1]))
 
     def test_the_seed_changes_the_order(self, corpus):
         one, two = (batches(corpus, [0], world=1, batch_size=8, seed=seed) for seed in (1, 2))
@@ -200,7 +211,8 @@ class TestValidation:
         again = list(corpus.validation_batches(3, batch_size=4, sequence=SEQUENCE))
         assert [tokens.shape for tokens, _ in first] == [(4, SEQUENCE)] * 3
         for (tokens, targets), (same_tokens, same_targets) in zip(first, again, strict=True):
-            assert torch.equal(tokens, same_tokens) and torch.equal(targets, same_targets)
+            assert torch.equal(tokens, same_tokens)
+            assert torch.equal(targets, same_targets)
             assert torch.equal(tokens[:, 1:], targets[:, :-1])
         text = corpus.validation.tobytes()
         assert bytes(first[0][0][0].tolist()) == text[:SEQUENCE]

@@ -52,7 +52,8 @@ def test_logits_and_loss_have_their_shapes():
     tokens = torch.randint(256, (3, 20), generator=torch.Generator().manual_seed(0))
     assert model(tokens).shape == (3, 20, 256)
     loss = model.loss(tokens, tokens)
-    assert loss.shape == () and loss.dtype == torch.float32
+    assert loss.shape == ()
+    assert loss.dtype == torch.float32
 
 
 def test_loss_is_the_mean_over_all_tokens():
@@ -60,9 +61,7 @@ def test_loss_is_the_mean_over_all_tokens():
     tokens = torch.randint(256, (2, 9), generator=torch.Generator().manual_seed(1))
     log_probability = model(tokens[:, :-1]).log_softmax(-1)
     by_hand = -sum(
-        log_probability[row, place, tokens[row, place + 1]]
-        for row in range(2)
-        for place in range(8)
+        log_probability[row, place, tokens[row, place + 1]] for row in range(2) for place in range(8)
     )
     torch.testing.assert_close(model.loss(tokens[:, :-1], tokens[:, 1:]), by_hand / 16)
 
@@ -75,6 +74,11 @@ def test_no_position_sees_the_bytes_after_it():
     before, after = model(tokens), model(changed)
     torch.testing.assert_close(before[:, :12], after[:, :12])
     assert (before[:, 12:] - after[:, 12:]).abs().amax(-1).min() > 0
+
+
+def test_the_position_of_a_byte_matters():
+    logits = from_config(SMALL, 0)(torch.full((1, 8), 65))
+    assert (logits[0, 1:] - logits[0, :-1]).abs().amax(-1).min() > 0.01
 
 
 @pytest.mark.parametrize("name", PRESETS)

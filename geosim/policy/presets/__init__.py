@@ -26,7 +26,7 @@ def load_policy(name_or_file: str, changes: Mapping[str, Any] | None = None) -> 
     path = _FOLDER / f"{name_or_file}.yaml"
     if name_or_file not in preset_names():
         path = Path(name_or_file)
-        if not path.suffix and not path.exists():
+        if not path.suffix and not path.is_file():
             near = get_close_matches(name_or_file, preset_names(), n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"built in: {', '.join(preset_names())}"
             raise UsageError(f"policy '{name_or_file}' is neither built in nor a file: {hint}")

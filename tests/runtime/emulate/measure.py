@@ -1,4 +1,4 @@
-"""What the emulated WAN carries, what the relay costs, and how one flow ramps: prints one line a measurement.
+"""What the emulated WAN carries, what the relay costs, and how a flow ramps, a line each.
 
     python -m tests.runtime.emulate.measure
 
@@ -40,29 +40,39 @@ def cpu_s(process: int) -> float:
     return (int(user) + int(system)) / TICK
 
 
-def throughput(megabits: float, rtt_ms: float, algorithm: str, flows: int, seconds: float) -> None:
+def throughput(
+    megabits: float, rtt_ms: float, algorithm: str, flows: int, seconds: float, **sysctls: str
+) -> None:
     """Goodput of the second half of some seconds, and the relay's share of one core in it."""
-    with wan(spec(megabits, rtt_ms), algorithm) as net:
+    with wan(spec(megabits, rtt_ms), algorithm, **sysctls) as net:
         receivers = [start(net, "b", "discard", net.address("b"), 6000 + n) for n in range(flows)]
         for receiver in receivers:
             receiver.stdout.readline()
         for n in range(flows):
             start(net, "a", "flood", net.address("b"), 6000 + n)
         time.sleep(seconds / 2)
-        began, work, before = time.monotonic(), cpu_s(net._relay.pid), net.counters()["a->b"]
+        began, work, before = time.monotonic(), cpu_s(net._relay.pid), net.counters()
         time.sleep(seconds / 2)
-        after, ended = net.counters()["a->b"], time.monotonic()
+        after, ended = net.counters(), time.monotonic()
         share = (cpu_s(net._relay.pid) - work) / (ended - began)
-    payload = (after["payload_bytes"] - before["payload_bytes"]) * 8e-6 / (ended - began)
-    wire = (after["delivered_bytes"] - before["delivered_bytes"]) * 8e-6 / (ended - began)
-    dropped = after["dropped_queue_segments"] - before["dropped_queue_segments"]
+
+    def grown(link: str, field: str) -> int:
+        return after[link][field] - before[link][field]
+
+    payload = grown("a->b", "payload_bytes") * 8e-6 / (ended - began)
+    wire = grown("a->b", "delivered_bytes") * 8e-6 / (ended - began)
+    dropped = grown("a->b", "dropped_queue_segments")
+    per_ack = grown("a->b", "delivered_segments") / grown("b->a", "offered_segments")
     print(
         f"{megabits:6.0f} Mbit/s {rtt_ms:3.0f} ms {flows} {algorithm:5}: payload {payload:6.1f}, "
-        f"wire {wire:6.1f} Mbit/s, relay {share:5.1%} of a core, {dropped} dropped by the queue"
+        f"wire {wire:6.1f} Mbit/s, relay {share:5.1%} of a core, {dropped} dropped by the queue, "
+        f"{per_ack:.1f} segments an ACK {' '.join(sysctls.values())}"
     )
 
 
-def ramp(megabits: float, rtt_ms: float, algorithm: str, sizes: list[int], gap_s: float, **sysctls: str) -> None:
+def ramp(
+    megabits: float, rtt_ms: float, algorithm: str, sizes: list[int], gap_s: float, **sysctls: str
+) -> None:
     """Transfers one after the other over one connection, idle for `gap_s` before each."""
     with wan(spec(megabits, rtt_ms), algorithm, **sysctls) as net:
         receiver = start(net, "b", "burst_receive", net.address("b"), 6000)
@@ -79,9 +89,10 @@ def ramp(megabits: float, rtt_ms: float, algorithm: str, sizes: list[int], gap_s
             rtts.extend([0.0] * (index + 1 - len(rtts)))
             rtts[index] += count / 1448
         print(
-            f"  {row['bytes']:9d} bytes: first to last byte {row['first_to_last_s'] * 1e3:7.1f} ms, with answer "
-            f"{row['seconds'] * 1e3:7.1f} ms; cwnd {row['cwnd_before']} -> {row['cwnd_after']}, ssthresh "
-            f"{row['ssthresh_after']}, retransmitted {row['retransmitted']}; segments an RTT: "
+            f"  {row['bytes']:9d} bytes: first to last byte {row['first_to_last_s'] * 1e3:7.1f} ms, "
+            f"with answer {row['seconds'] * 1e3:7.1f} ms; cwnd {row['cwnd_before']} -> "
+            f"{row['cwnd_after']}, ssthresh {row['ssthresh_after']}, "
+            f"retransmitted {row['retransmitted']}; segments an RTT: "
             + " ".join(f"{n:.0f}" for n in rtts[:24])
         )
 
@@ -89,6 +100,7 @@ def ramp(megabits: float, rtt_ms: float, algorithm: str, sizes: list[int], gap_s
 def main() -> None:
     throughput(200, 30, "cubic", 1, 8)
     throughput(1000, 30, "cubic", 1, 12)
+    throughput(1000, 30, "cubic", 1, 12, **{"net.ipv4.tcp_wmem": "4096 16384 33554432"})
     throughput(1000, 30, "bbr", 4, 12)
     throughput(100, 30, "cubic", 1, 10)
     throughput(100, 30, "bbr", 1, 10)

@@ -28,9 +28,11 @@ def test_rates_differ_by_direction(pair, probe):
         for source, to, rate in (("a", "b", forth), ("b", "a", back)):
             came = probe.udp(wan, source, to, 1000, 1472)
             assert len(came) == 1000
-            span = came[-1][2] - came[0][2]
-            # 999 packets in a row; one late wake-up at either end is a few ms of 300 and more.
-            assert 999 * 1500 / span == pytest.approx(rate, rel=0.03)
+            times = [arrived for _, _, arrived in came]
+            # The median over all spans of 500 packets (150 ms and more): late wake-ups of the
+            # receiver lengthen as many as they shorten.
+            span = median(late - early for early, late in zip(times, times[500:], strict=False))
+            assert 500 * 1500 / span == pytest.approx(rate, rel=0.03)
 
 
 @pytest.mark.parametrize("algorithm", ["cubic", "bbr"])
@@ -50,7 +52,7 @@ def test_tcp_fills_the_link(pair, probe, conserved, algorithm):
         got["arrivals"][-1],
     )
     goodput = (last - first) / (late - early)
-    # A segment carries 1448 of 1500 bytes; loss recovery and pacing (BBR probes down) cost a little, never gain.
+    # A segment carries 1448 of 1500 bytes; recovery and pacing (BBR probes down) cost a little.
     nominal = rate * 1448 / 1500
     assert 0.90 * nominal < goodput < 1.02 * nominal
     conserved(counters["a->b"])
@@ -89,7 +91,8 @@ def test_full_queue_delays_by_its_length(pair, probe):
     with pair(LinkSpec(rate, 0.010, queue_bytes=queue), FAST) as wan:
         came = probe.udp(wan, "a", "b", 200, 1472)
     slowest = max(arrived - sent for _, sent, arrived in came)
-    assert slowest == pytest.approx(0.010 + queue / rate, abs=0.006)
+    # One late wake-up may add some milliseconds to the largest of 84; a wrong queue would be 50 off.
+    assert slowest == pytest.approx(0.010 + queue / rate, abs=0.015)
 
 
 def test_jitter_keeps_order_and_bounds(pair, probe):
@@ -137,15 +140,13 @@ def test_rate_change_reaches_what_waits(pair, probe):
 
 def test_bandwidth_trace_repeats(pair, probe):
     high, low = 2.5e6, 0.5e6
-    spec = LinkSpec(
-        1e6, 0.001, queue_bytes=1 << 24, trace=((0.0, high), (0.2, low)), trace_period_s=0.4
-    )
+    spec = LinkSpec(1e6, 0.001, queue_bytes=1 << 24, trace=((0.0, high), (0.2, low)), trace_period_s=0.4)
     with pair(spec, FAST) as wan:
         came = probe.udp(wan, "a", "b", 1200, 1472)
     times = [arrived for _, _, arrived in came]
     span = times[-1] - times[0]
     assert len(came) == 1200
-    # 1.2 s is three periods whatever the phase: 1.8 MB at the mean rate; the rest of a period may err by half a swing.
+    # 1.8 MB are 1.2 s at the mean rate: three whole periods, whatever the phase.
     assert 1199 * 1500 / span == pytest.approx((high + low) / 2, rel=0.08)
     bins = [0] * (int(span / 0.05) + 1)
     for time in times:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from itertools import pairwise
 
 import pytest
 
@@ -72,13 +73,11 @@ def test_slices_are_sound_and_complete(seed):
     draw = random.Random(seed)
     payload = draw.randbytes(draw.randrange(1449, 60_000))
     sequence, ident = draw.choice([1000, 2**32 - 3000]), draw.choice([7, 65_530])
-    packet = superframe(
-        payload, 1448, flags=ACK | PSH | FIN | CWR, sequence=sequence, ident=ident
-    )
+    packet = superframe(payload, 1448, flags=ACK | PSH | FIN | CWR, sequence=sequence, ident=ident)
     count, header, segment = shape(packet)
     bounds = sorted({0, count, *(draw.randrange(count) for _ in range(4))})
     rebuilt = b""
-    for first, end in zip(bounds, bounds[1:], strict=False):
+    for first, end in pairwise(bounds):
         pieces = cut(packet, header, segment, first, end)
         ((got_sequence, got_ident, flags, part),) = finished(b"".join(pieces))
         assert got_sequence == (sequence + len(rebuilt)) % 2**32

@@ -1,4 +1,4 @@
-"""Send transfers over one connection, each answered by one byte: address, port, idle seconds, sizes."""
+"""Send transfers over one connection, waiting for each's answer: address, port, gap_s, sizes."""
 
 import json
 import socket

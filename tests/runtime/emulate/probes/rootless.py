@@ -1,6 +1,7 @@
 """Become user 65534 and run the rest of the command line as a program.
 
-This machine's TUN device may be root's alone, so the mount namespace of this process gets one for everybody.
+This machine's TUN device may be root's alone, so this process gets one for everybody in a mount
+namespace of its own.
 """
 
 import ctypes

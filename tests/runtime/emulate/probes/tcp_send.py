@@ -1,4 +1,4 @@
-"""Send seeded bytes over one TCP connection: address, port, byte count, seed, optionally a bind address."""
+"""Send seeded bytes over one TCP connection: address, port, byte count, seed."""
 
 import hashlib
 import json

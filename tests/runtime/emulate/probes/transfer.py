@@ -1,4 +1,4 @@
-"""Make a WAN, move bytes across it, leave a program running and close: argument, the source tree's root."""
+"""Make a WAN, move bytes across it, close with a program running: argument, the tree's root."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 sys.path.append(sys.argv[1])
-from runtime.emulate import EmulatedWan, LinkSpec, processes  # noqa: E402
+from runtime.emulate import EmulatedWan, LinkSpec, processes
 
 COUNT = 300_000
 link = LinkSpec(12.5e6, 0.002)

@@ -1,4 +1,4 @@
-"""Send numbered UDP datagrams: address, port, count, payload bytes, seconds between two (0: at once)."""
+"""Send numbered UDP datagrams: address, port, count, payload bytes, seconds between two."""
 
 import socket
 import struct

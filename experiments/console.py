@@ -1,0 +1,54 @@
+"""How experiments talk: results on stdout, progress on stderr, errors in one line."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from geosim.errors import GeosimError
+
+console = Console(highlight=False, soft_wrap=True)
+_stderr = Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def progress_of(title: str) -> Iterator[Callable[[int, int, float], None]]:
+    """A progress line while the block runs; call what it yields with (step, steps, loss)."""
+    if not _stderr.is_terminal:
+        yield _plain(title)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(30), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
+    with Progress(*columns, console=_stderr) as progress:
+        task = progress.add_task(title, total=None, note="")
+
+        def update(step: int, steps: int, loss: float) -> None:
+            progress.update(task, completed=step, total=steps, note=f"step {step}/{steps} loss {loss:.2f}")
+
+        yield update
+        progress.update(task, total=1, completed=1)
+
+
+def _plain(title: str) -> Callable[[int, int, float], None]:
+    """Without a terminal: a line at the start and a few on the way."""
+    print(title, file=sys.stderr, flush=True)
+
+    def update(step: int, steps: int, loss: float) -> None:
+        if step % max(1, steps // 4) == 0:
+            print(f"  step {step}/{steps} loss {loss:.2f}", file=sys.stderr, flush=True)
+
+    return update
+
+
+def run_app(app: typer.Typer, name: str) -> None:
+    """Run a typer app; a mistake of the user's is one line and its exit status."""
+    try:
+        app()
+    except GeosimError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,265 @@
+"""`geosim`: what is built in, simulate, compare, tune. Commands import what they need when they run."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import typer.core
+
+from geosim.errors import GeosimError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from geosim.cost.calibration import Calibration
+    from geosim.scenario import Scenario
+
+
+class _Commands(typer.core.TyperGroup):
+    """Turns what geosim raises on purpose into one line on stderr and its exit status."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except GeosimError as error:
+            typer.echo(f"geosim: {error}", err=True)
+            raise typer.Exit(error.exit_status) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    name="geosim",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Simulate and tune the training of large models across data centres.",
+)
+
+ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A built-in scenario or a YAML file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help='Set a field by its path: wan.0.rtt="80 ms", policy.interval=8.'
+    ),
+]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, max=10_000, help="Simulated runs.")]
+Windows = Annotated[
+    int, typer.Option("--windows", min=1, max=10_000_000, help="Windows measured in each run.")
+]
+CalibrationFile = Annotated[
+    Path | None,
+    typer.Option("--calibration", metavar="FILE", help="Measured constants of a machine, in YAML."),
+]
+
+
+@app.command()
+def scenarios(as_json: Json = False) -> None:
+    """List the built-in scenarios."""
+    from geosim.report import listing, tables
+    from geosim.scenario import load_scenario, scenario_names
+
+    loaded = [load_scenario(name) for name in scenario_names()]
+    if as_json:
+        _print_json({"scenarios": [listing.scenario(s) for s in loaded]})
+    else:
+        _print(tables.scenarios_table(loaded))
+
+
+@app.command()
+def policies(as_json: Json = False) -> None:
+    """List the built-in policies."""
+    from geosim.policy import load_policy, preset_names
+    from geosim.report import listing, tables
+
+    loaded = [load_policy(name) for name in preset_names()]
+    if as_json:
+        _print_json({"policies": [listing.policy(p) for p in loaded]})
+    else:
+        _print(tables.policies_table(loaded))
+
+
+@app.command()
+def simulate(
+    scenario: ScenarioName,
+    policy: Annotated[
+        str, typer.Option("--policy", metavar="NAME|FILE", help="A built-in policy or a YAML file.")
+    ],
+    settings: Settings = None,
+    seeds: Seeds = 3,
+    windows: Windows = 200,
+    calibration: CalibrationFile = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="FILE", help="Write the first run as a Perfetto (Chrome) trace."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Predict what a policy costs: where each millisecond of a step goes, and what each link carries."""
+    from geosim.policy import load_policy
+    from geosim.report import tables, verdict
+    from geosim.sim import Tracer, simulate
+
+    world, changes = _scenario(scenario, settings)
+    chosen = load_policy(policy, changes)
+    known = _calibration(calibration)
+    if trace is not None:
+        _check_writable(trace)
+    tracer = None if trace is None else Tracer()
+    result = simulate(world, chosen, seeds=seeds, windows=windows, calibration=known, trace=tracer)
+    if trace is not None and tracer is not None:
+        from geosim.report.trace import write_trace
+
+        write_trace(trace, result, tracer)
+    if as_json:
+        _print_json(result.to_dict())
+    else:
+        _print(tables.simulation(world, chosen, result.to_dict(), verdict.hiding(chosen, result.to_dict())))
+        if trace is not None:
+            _print(f"\ntrace: {trace} (open it at ui.perfetto.dev)")
+
+
+@app.command()
+def compare(
+    scenario: ScenarioName,
+    policy: Annotated[
+        list[str],
+        typer.Option("--policy", metavar="NAME|FILE", help="A policy; give the option once for each."),
+    ],
+    settings: Settings = None,
+    seeds: Seeds = 3,
+    windows: Windows = 200,
+    calibration: CalibrationFile = None,
+    as_json: Json = False,
+) -> None:
+    """Put policies side by side and say what decides between them."""
+    from geosim.policy import load_policy
+    from geosim.report import claims, notes, tables
+    from geosim.sim import simulate
+
+    world, changes = _scenario(scenario, settings)
+    chosen = [load_policy(name, changes) for name in policy]
+    known = _calibration(calibration)
+    results = [simulate(world, p, seeds=seeds, windows=windows, calibration=known).to_dict() for p in chosen]
+    said = notes.what_decides(world, chosen, results, known)
+    checked = claims.check(world, chosen, results, known)
+    if as_json:
+        rows = [claim.to_dict() for claim in checked]
+        _print_json({"scenario": world.name, "results": results, "notes": said, "claims": rows})
+        return
+    _print(tables.comparison(world, results, [p.name for p in chosen]))
+    _print(tables.listing("What decides it", said))
+    if checked:
+        _print(claims.table(checked))
+
+
+@app.command()
+def tune(
+    scenario: ScenarioName,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the chosen policy as YAML.")
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="NAME|FILE", help="Keep this policy's update, topology and so on."),
+    ] = None,
+    settings: Settings = None,
+    max_interval: Annotated[
+        int | None,
+        typer.Option(
+            "--max-interval", min=1, help="The largest K; 64 if gradients accumulate, 512 for local steps."
+        ),
+    ] = None,
+    calibration: CalibrationFile = None,
+    as_json: Json = False,
+) -> None:
+    """Choose the least aggressive policy within 5 % of the best reachable throughput."""
+    from geosim.policy import load_policy
+    from geosim.policy.policy import policy_from_dict
+    from geosim.report import tuning
+    from geosim.report.reason import reason
+    from geosim.tune import default_base, tune
+
+    world, changes = _scenario(scenario, settings)
+    start = load_policy(base, changes) if base else policy_from_dict(_with(default_base().to_dict(), changes))
+    known = _calibration(calibration)
+    if out is not None:
+        _check_writable(out)
+    tuned = tune(world, base=start, max_interval=max_interval, calibration=known)
+    reasons = reason(world, tuned, known)
+    if out is not None:
+        _write(out, tuned.chosen.policy.to_yaml())
+    if as_json:
+        _print_json(tuning.data(tuned, reasons))
+    else:
+        _print(tuning.screen(world, tuned, reasons))
+        if out is not None:
+            _print(f"\npolicy: {out}")
+
+
+def _scenario(name: str, settings: list[str] | None) -> "tuple[Scenario, dict[str, Any]]":
+    """The scenario with its settings applied, and the settings that are the policy's."""
+    from geosim.scenario import load_scenario
+    from geosim.settings import split_settings
+
+    for_scenario, for_policy = split_settings(settings or ())
+    return load_scenario(name, for_scenario), for_policy
+
+
+def _with(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Plain data with fields set by dotted path."""
+    from geosim.spec import set_path
+
+    for path, value in changes.items():
+        set_path(data, path, value)
+    return data
+
+
+def _calibration(path: Path | None) -> "Calibration | None":
+    from geosim.cost.calibration import load_calibration
+
+    return None if path is None else load_calibration(path)
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse a path that cannot be written before the work starts."""
+    folder = path.parent
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder: name a file")
+    if not folder.is_dir():
+        raise UsageError(f"{path}: there is no folder {folder}: create it first")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot write: {error.strerror}") from None
+
+
+def _print(what: "RenderableType") -> None:
+    """Print a screen, without the blanks that pad tables to their width."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    with console.capture() as capture:
+        console.print(what)
+    typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def _print_json(data: Any) -> None:
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def main() -> None:
+    """Entry point of the console script. Ends with 0, 1 (run), 2 (usage) or 130 (Ctrl-C)."""
+    try:
+        app(prog_name="geosim")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""`build`: a scenario and a policy in, a `Problem` out."""
+
+import math
+from dataclasses import replace
+from functools import lru_cache, partial
+
+from geosim.cost import codec as codec_cost
+from geosim.cost import collective, ring
+from geosim.cost.buckets import Buckets, exposed, make_buckets
+from geosim.cost.calibration import Calibration
+from geosim.cost.compute import step_time, tokens_per_accelerator
+from geosim.cost.problem import FlatPlan, FragmentPlan, LinkPlan, Problem, SitePlan
+from geosim.cost.routes import Transfer, make_routes, pairs
+from geosim.cost.transport import make_path, payload_share
+from geosim.errors import UsageError
+from geosim.params import ParamTable
+from geosim.policy import (
+    Accumulate,
+    Blocking,
+    Codec,
+    Group,
+    Hub,
+    Layout,
+    Local,
+    Streaming,
+    SyncPolicy,
+    Tree,
+    make_layout,
+)
+from geosim.policy.schedule import make_plan
+from geosim.scenario import Scenario, Site, Workload
+
+_REPLICATED_BYTES = 16  # fp32 parameter, gradient and two moments
+
+
+@lru_cache(maxsize=16)
+def _table(workload: Workload) -> ParamTable:
+    return workload.model.param_table()
+
+
+@lru_cache(maxsize=16)
+def _buckets(workload: Workload) -> Buckets:
+    return make_buckets(_table(workload), workload.gradient_dtype)
+
+
+@lru_cache(maxsize=64)
+def base_sites(scenario: Scenario, local: bool, calibration: Calibration) -> tuple[SitePlan, ...]:
+    """What the sites do in a step, whatever travels between them."""
+    work = scenario.workload
+    numel = _table(work).numel
+    out = []
+    for site in scenario.sites:
+        step = step_time(work, site.accelerator)
+        shown = calibration.site_collective_s
+        if shown is None:
+            durations = collective.site_all_reduce(_buckets(work).sizes, site)
+            shown = (
+                exposed(_buckets(work), durations, calibration.backward_share * step)
+                if site.ranks > 1
+                else 0.0
+            )
+        rate = codec_cost.rates(SyncPolicy().codec, site.accelerator, calibration)
+        per_element = rate.optimizer_s_per_element if local else rate.accumulate_s_per_element
+        update = calibration.update_s
+        if update is None:
+            update = _held(numel, site) * per_element
+        out.append(
+            SitePlan(
+                name=site.name,
+                ranks=site.ranks,
+                step_s=step,
+                step_cv=work.step_jitter,
+                collective_s=shown,
+                update_s=update + calibration.step_overhead_s,
+                uplink_bytes_per_s=site.uplink_bytes_per_s or float("inf"),
+                downlink_bytes_per_s=site.downlink_bytes_per_s or float("inf"),
+            )
+        )
+    return tuple(out)
+
+
+def _held(numel: int, site: Site) -> float:
+    """Elements a rank updates: the whole model, or its share where 16 bytes a parameter do not fit."""
+    fits = numel * _REPLICATED_BYTES <= site.accelerator.memory_bytes
+    return float(numel) if fits else numel / site.ranks
+
+
+@lru_cache(maxsize=64)
+def colocated_step(scenario: Scenario, calibration: Calibration) -> float:
+    """Seconds of a step of the same ranks in one room: plain data parallelism on the best site's fabric."""
+    work = scenario.workload
+    sites = base_sites(scenario, True, calibration)
+    room = max(scenario.sites, key=_between_nodes)
+    per_node = room.accelerators_per_node
+    nodes = -(-scenario.ranks // per_node)
+    step = max(site.step_s for site in sites)
+    shown = calibration.site_collective_s
+    if shown is None:
+        buckets = _buckets(work)
+        durations = collective.hierarchical_all_reduce(buckets.sizes, nodes, per_node, room.fabric)
+        shown = exposed(buckets, durations, calibration.backward_share * step) if scenario.ranks > 1 else 0.0
+    return step + shown + max(site.update_s for site in sites)
+
+
+def _between_nodes(site: Site) -> float:
+    return site.fabric.inter_node.bandwidth_bytes_per_s if site.fabric.inter_node else 0.0
+
+
+@lru_cache(maxsize=64)
+def ddp_wan_bytes(scenario: Scenario) -> float:
+    """Bytes a step on all WAN links that plain fp32 data parallelism over all ranks would send."""
+    sites = scenario.sites
+    if len(sites) == 1:
+        return 0.0
+    payload = ring.crossing_bytes(4.0 * _table(scenario.workload).numel, scenario.ranks)
+    total = 0.0
+    for a, site in enumerate(sites):
+        link = scenario.link(site.name, sites[(a + 1) % len(sites)].name)
+        total += payload / (payload_share(link.mtu_bytes) if link else payload_share(1500))
+    return total
+
+
+@lru_cache(maxsize=4096)
+def _payload_bytes(
+    workload: Workload, codec: Codec, groups: tuple[Group, ...], streamed: int, order: str, shards: int
+) -> tuple[float, ...]:
+    """A site's payload for each fragment, by all it depends on: a sweep over the rest counts bytes once."""
+    overlap = Streaming(fragments=streamed, steps=0) if streamed else Blocking()
+    update = Local() if streamed else Accumulate()
+    policy = SyncPolicy(
+        codec=codec, groups=groups, overlap=overlap, update=update, order=order, shards=shards
+    )
+    layout = make_layout(_table(workload), policy, shards)
+    return tuple(float(layout.fragment_bytes(i)) for i in range(len(layout.fragments)))
+
+
+def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | None = None) -> Problem:
+    """Everything that one policy costs in one scenario.
+
+    Raises:
+        UsageError: if two sites that have to talk have no link, or the policy does not fit the model.
+    """
+    known = calibration or Calibration()
+    sites = base_sites(scenario, isinstance(policy.update, Local), known)
+    routes = make_routes(policy.topology, tuple(site.name for site in scenario.sites))
+    links = _links(scenario, policy, routes)
+    problem = partial(
+        Problem,
+        scenario=scenario.name,
+        policy=policy,
+        links=links,
+        routes=routes,
+        overhead_s=known.exchange_overhead_s,
+        tokens_per_step=tokens_per_accelerator(scenario.workload) * scenario.ranks,
+        colocated_step_s=colocated_step(scenario, known),
+        ddp_wan_bytes=ddp_wan_bytes(scenario),
+    )
+    if policy.is_flat:
+        flat = _flat(scenario, policy, links, sites, known)
+        plain = tuple(replace(site, collective_s=0.0) for site in sites)
+        return problem(sites=plain, fragments=(), plan=None, flat=flat)
+    layout = make_layout(_table(scenario.workload), policy, min(site.ranks for site in scenario.sites))
+    least = min(scenario.sites, key=lambda site: site.ranks)
+    if least.ranks < layout.shards:
+        raise UsageError(f"shards: {layout.shards} is more than the {least.ranks} ranks of site {least.name}")
+    streamed = policy.overlap.fragments if isinstance(policy.overlap, Streaming) else 0
+    sizes = _payload_bytes(
+        scenario.workload, policy.codec, policy.groups, streamed, policy.order, layout.shards
+    )
+    fragments = tuple(_fragment(scenario, layout, i, size, known) for i, size in enumerate(sizes))
+    return problem(sites=sites, fragments=fragments, plan=make_plan(layout), flat=None)
+
+
+def _links(scenario: Scenario, policy: SyncPolicy, routes: tuple[Transfer, ...]) -> tuple[LinkPlan, ...]:
+    names = [site.name for site in scenario.sites]
+    out = []
+    ways = pairs(policy.topology, routes, len(names))
+    at_once = not isinstance(policy.topology, Hub | Tree)
+    for a, b in ways:
+        link = scenario.link(names[a], names[b])
+        if link is None:
+            raise UsageError(
+                f"wan: no link joins {names[a]} and {names[b]}, which topology '{policy.topology.kind}' needs:"
+                " add one or choose another topology"
+            )
+        ratio = link.bandwidth(names[a]) / link.bandwidth_bytes_per_s
+        out.append(
+            LinkPlan(
+                name=f"{names[a]}->{names[b]}",
+                source=a,
+                target=b,
+                path=make_path(link, names[a], at_once and (b, a) in ways),
+                jitter_s=link.jitter_s,
+                wire_per_payload=1 / payload_share(link.mtu_bytes) / (1 - link.loss),
+                trace=tuple((p.at_s, p.bandwidth_bytes_per_s * ratio) for p in link.trace),
+            )
+        )
+    return tuple(out)
+
+
+def _fragment(
+    scenario: Scenario, layout: Layout, index: int, payload_bytes: float, calibration: Calibration
+) -> FragmentPlan:
+    policy = layout.policy
+    numel = layout.fragment_numel(index)
+    share = -(-numel // layout.shards)
+    rows: list[tuple[float, float, float, float]] = []
+    for site in scenario.sites:
+        rate = codec_cost.rates(policy.codec, site.accelerator, calibration)
+        flag = calibration.flag_s if calibration.flag_s is not None else collective.site_flag(site)
+        encode = codec_cost.encode_time(share, rate) + flag
+        decode = codec_cost.decode_time(share, policy.codec, len(scenario.sites), rate)
+        if calibration.gather_s_per_byte is not None:
+            gather = 4.0 * numel * calibration.gather_s_per_byte
+        else:
+            gather = float(collective.site_all_gather(4.0 * numel, site, layout.shards))
+        outer = calibration.outer_s
+        if outer is None:
+            accumulate = isinstance(policy.update, Accumulate)
+            outer = _held(numel, site) * (
+                rate.optimizer_s_per_element if accumulate else rate.outer_s_per_element
+            )
+        rows.append((encode, decode, gather, outer))
+    encode_s, decode_s, gather_s, apply_s = zip(*rows, strict=True)
+    flows = layout.shards * _streams_used(policy, payload_bytes / layout.shards)
+    return FragmentPlan(payload_bytes, flows, encode_s, decode_s, gather_s, apply_s)
+
+
+def _streams_used(policy: SyncPolicy, payload_bytes: float) -> int:
+    """Streams that carry a payload: all where it is split evenly, else no more than it has slices."""
+    if policy.chunk_bytes is None:
+        return policy.streams
+    return max(1, min(policy.streams, math.ceil(payload_bytes / policy.chunk_bytes)))
+
+
+def _flat(
+    scenario: Scenario,
+    policy: SyncPolicy,
+    links: tuple[LinkPlan, ...],
+    sites: tuple[SitePlan, ...],
+    calibration: Calibration,
+) -> FlatPlan:
+    dtype = policy.codec.quantize.kind
+    buckets = make_buckets(_table(scenario.workload), dtype)
+    payload = ring.crossing_bytes(buckets.total_bytes, scenario.ranks)
+    if not links:
+        inside = collective.site_all_reduce(buckets.sizes, scenario.sites[0])
+        return FlatPlan(calibration.backward_share, buckets.ready, ((0.0, inside),), 0.0)
+    processors = all(site.accelerator.bf16_flops is None for site in scenario.sites)
+    backend = calibration.backend or ("gloo" if processors else "nccl")
+    flows, times = (1, ring.gloo_times) if backend == "gloo" else (ring.NCCL_CHANNELS, ring.nccl_times)
+    silence = max(site.step_s for site in sites) * (1 - calibration.backward_share)
+    changes = sorted({0.0} | {at for link in links for at, _ in link.trace})
+    durations = []
+    for at in changes:
+        edges = tuple(ring.Edge(link.path_at(at), link.wire_per_payload, flows) for link in links)
+        each = times(buckets.sizes, scenario.ranks, edges)
+        each[0] += ring.ramp_time(payload, edges, silence)
+        durations.append((at, each))
+    return FlatPlan(calibration.backward_share, buckets.ready, tuple(durations), payload)

@@ -1,0 +1,74 @@
+"""Collectives inside a site: ring algorithms over the tiers of a fabric. Bytes in, seconds out.
+
+Every function takes bytes as a float or an array. n ranks of a ring move (n - 1) / n of the bytes in n - 1
+phases (Patarasuk and Yuan, JPDC 2009); a phase costs the tier's latency.
+"""
+
+from typing import TypeVar
+
+import numpy as np
+
+from geosim.scenario import Fabric, Hop, Site
+
+Number = TypeVar("Number", float, np.ndarray)
+
+
+def reduce_scatter(size_bytes: Number, ranks: int, hop: Hop) -> Number:
+    """Seconds until each of `ranks` holds its reduced share of `size_bytes`."""
+    return size_bytes * ((ranks - 1) / ranks / hop.bandwidth_bytes_per_s) + (ranks - 1) * hop.latency_s
+
+
+def all_gather(size_bytes: Number, ranks: int, hop: Hop) -> Number:
+    """Seconds until each of `ranks` holds all of `size_bytes`, of which it had its share."""
+    return reduce_scatter(size_bytes, ranks, hop)
+
+
+def ring_all_reduce(size_bytes: Number, ranks: int, hop: Hop) -> Number:
+    """Seconds of a reduce-scatter and an all-gather."""
+    return 2 * reduce_scatter(size_bytes, ranks, hop)
+
+
+def hierarchical_all_reduce(size_bytes: Number, nodes: int, per_node: int, fabric: Fabric) -> Number:
+    """Seconds of an all-reduce over all accelerators of a site.
+
+    Reduce-scatter in the node, all-reduce across nodes with one NIC an accelerator (each carries its share),
+    all-gather in the node.
+    """
+    inside = 2 * reduce_scatter(size_bytes, per_node, fabric.intra_node)
+    if nodes == 1:
+        return inside
+    return inside + ring_all_reduce(size_bytes / per_node, nodes, fabric.inter_node or fabric.intra_node)
+
+
+def hierarchical_all_gather(size_bytes: Number, nodes: int, per_node: int, fabric: Fabric) -> Number:
+    """Seconds until every accelerator of a site holds all of `size_bytes`: across nodes, then in the node."""
+    inside = all_gather(size_bytes, per_node, fabric.intra_node)
+    if nodes == 1:
+        return inside
+    return inside + all_gather(size_bytes / per_node, nodes, fabric.inter_node or fabric.intra_node)
+
+
+def site_all_reduce(size_bytes: Number, site: Site) -> Number:
+    """Seconds of an all-reduce over one site."""
+    return hierarchical_all_reduce(size_bytes, site.nodes, site.accelerators_per_node, site.fabric)
+
+
+def site_all_gather(size_bytes: Number, site: Site, shards: int) -> Number:
+    """Seconds until the whole site has `size_bytes` that lie in equal parts on `shards` of its ranks.
+
+    With fewer shards than ranks the others still have to receive everything, so the fabric moves as many
+    bytes into each of them; only a site that is one rank has nothing to do.
+    """
+    if site.ranks == 1:
+        return size_bytes * 0.0
+    if shards == 1:
+        slowest = (
+            site.fabric.inter_node if site.nodes > 1 and site.fabric.inter_node else site.fabric.intra_node
+        )
+        return size_bytes / slowest.bandwidth_bytes_per_s + (site.ranks - 1) * slowest.latency_s
+    return hierarchical_all_gather(size_bytes, site.nodes, site.accelerators_per_node, site.fabric)
+
+
+def site_flag(site: Site) -> float:
+    """Seconds of an all-reduce of a few bytes over one site: latency alone."""
+    return float(site_all_reduce(8.0, site))

@@ -1,0 +1,97 @@
+"""What one policy in one scenario costs, as plain numbers: all that engine and closed form need.
+
+Times in seconds, sizes in bytes on the wire unless they say payload.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from geosim.cost.routes import Transfer
+from geosim.cost.transport import Path
+from geosim.policy import SyncPolicy
+from geosim.policy.schedule import Plan
+
+
+@dataclass(frozen=True)
+class SitePlan:
+    """One site: mean compute of a step and its coefficient of variation, and what else every step takes."""
+
+    name: str
+    ranks: int
+    step_s: float
+    step_cv: float
+    collective_s: float
+    update_s: float
+    uplink_bytes_per_s: float
+    downlink_bytes_per_s: float
+
+    @property
+    def steady_s(self) -> float:
+        """Mean time of a step without any WAN."""
+        return self.step_s + self.collective_s + self.update_s
+
+
+@dataclass(frozen=True)
+class LinkPlan:
+    """One direction between two sites. `trace` holds (from second, bytes per second) of this direction."""
+
+    name: str
+    source: int
+    target: int
+    path: Path
+    jitter_s: float
+    wire_per_payload: float
+    trace: tuple[tuple[float, float], ...]
+
+    def path_at(self, at_s: float) -> Path:
+        """The path with the bandwidth that the trace gives at a time."""
+        rates = [rate for start, rate in self.trace if start <= at_s]
+        return replace(self.path, rate_bytes_per_s=rates[-1]) if rates else self.path
+
+
+@dataclass(frozen=True)
+class FragmentPlan:
+    """One fragment: payload of a site over all shards, flows a link, and each site's boundary costs."""
+
+    payload_bytes: float
+    flows: int
+    encode_s: tuple[float, ...]
+    decode_s: tuple[float, ...]
+    gather_s: tuple[float, ...]
+    apply_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class FlatPlan:
+    """Plain data parallelism.
+
+    Attributes:
+        backward_share: of a step's compute.
+        ready: share of the backward pass done when each bucket leaves.
+        durations: (from second, each bucket's all-reduce in seconds), one entry for each change of a link's
+        trace. payload_bytes: over each edge of the ring, a step.
+    """
+
+    backward_share: float
+    ready: np.ndarray
+    durations: tuple[tuple[float, np.ndarray], ...]
+    payload_bytes: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A policy in a scenario. `flat` is set for plain data parallelism, `fragments` otherwise."""
+
+    scenario: str
+    policy: SyncPolicy
+    sites: tuple[SitePlan, ...]
+    links: tuple[LinkPlan, ...]
+    routes: tuple[Transfer, ...]
+    fragments: tuple[FragmentPlan, ...]
+    plan: Plan | None
+    flat: FlatPlan | None
+    overhead_s: float
+    tokens_per_step: int
+    colocated_step_s: float
+    ddp_wan_bytes: float

@@ -1,0 +1,178 @@
+"""Stateless laws of TCP over one path: what headers, windows, slow start, idle time and loss leave of a link.
+
+Everything is in bytes on the wire and seconds; flows that are alike count together. Sources: slow start and
+the initial window RFC 5681 and 6928; restart after idle as Linux does it (net/ipv4/tcp_output.c,
+`tcp_cwnd_restart`: the window halves for every retransmission timeout of silence); CUBIC's response RFC 8312
+(eq. 5, C = 0.4, beta = 0.7); Reno's Mathis et al. 1997.
+
+Two habits of Linux kept as constants: HyStart ends CUBIC's slow start where the path is full, so the window
+remembered is little more than the bandwidth-delay product; and where bulk flows both ways at once,
+acknowledgements queue behind data (Zhang, Shenker and Clark, SIGCOMM 1991), so that CUBIC streams at about
+three quarters of the rate (11.5 MB both ways at 100 Mbit/s, 40 ms on Linux 6.18: 8.6 to 9.4 of 12.5 MB/s with
+one to eight flows; one way or with BBR: all of it). Left out: recovery after a queue overflow,
+acknowledgements' own bytes.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from geosim.scenario import WanLink
+
+HEADER_BYTES = 52  # IPv4 20, TCP 20, timestamps 12
+LEAST_RTO_S = 0.2
+_CUBIC_C = 0.4
+_CUBIC_BETA = 0.7
+_TWO_WAY_SHARE = 0.75
+_LOSS_BASED_GAIN = 1.2  # window at the end of slow start over the bandwidth-delay product
+_BBR_GAIN = 2.0  # its window over the bandwidth-delay product
+_BBR_LOSS_LIMIT = 0.2
+
+
+@dataclass(frozen=True)
+class Path:
+    """One direction between two sites, as every flow on it sees it.
+
+    Attributes:
+        rate_bytes_per_s: of the link.
+        rtt_s: when idle.
+        flow_window_bytes: the most that one flow has in flight.
+        flow_initial_bytes: what one fresh flow sends at once.
+        held_bytes: the most that all flows together keep in flight.
+        stream_share: of the rate, that flows reach once out of slow start.
+        rto_s: retransmission timeout; silence for that long halves a window.
+        restarts: whether silence halves windows at all (BBR keeps its estimate of the bandwidth).
+    """
+
+    rate_bytes_per_s: float
+    rtt_s: float
+    flow_window_bytes: float
+    flow_initial_bytes: float
+    held_bytes: float
+    stream_share: float
+    rto_s: float
+    restarts: bool
+
+    def window_limit(self, flows: int) -> float:
+        """The most that `flows` flows together have in flight."""
+        return min(flows * self.flow_window_bytes, self.held_bytes)
+
+    def initial_window(self, flows: int) -> float:
+        """What `flows` fresh flows together send at once."""
+        return min(flows * self.flow_initial_bytes, self.window_limit(flows))
+
+    def stream_rate(self, flows: int) -> float:
+        """Bytes per second that `flows` flows together reach once out of slow start."""
+        rate = self.stream_share * self.rate_bytes_per_s
+        return min(rate, self.window_limit(flows) / self.rtt_s) if self.rtt_s > 0 else rate
+
+
+def segment_bytes(mtu_bytes: float) -> float:
+    """Payload of one full segment."""
+    return mtu_bytes - HEADER_BYTES
+
+
+def payload_share(mtu_bytes: float) -> float:
+    """Payload over bytes on the wire, for full segments."""
+    return segment_bytes(mtu_bytes) / mtu_bytes
+
+
+def loss_window(loss: float, rtt_s: float, mtu_bytes: float, congestion_control: str) -> float:
+    """Mean window of one flow in payload bytes under random loss; infinite without loss.
+
+    BBR does not answer to loss below 20 % (BBR v1: Cardwell et al., ACM Queue 2016).
+    """
+    if loss <= 0:
+        return float("inf")
+    reno = (1.5 / loss) ** 0.5
+    cubic = (_CUBIC_C * (3 + _CUBIC_BETA) / (4 * (1 - _CUBIC_BETA))) ** 0.25 * (rtt_s / loss) ** 0.75
+    segments = max(reno, cubic) if congestion_control == "cubic" else reno
+    if congestion_control == "bbr" and loss < _BBR_LOSS_LIMIT:
+        return float("inf")
+    return max(1.0, segments) * segment_bytes(mtu_bytes)
+
+
+def make_path(link: WanLink, source: str, two_way: bool = False) -> Path:
+    """The path out of `source` over a link; `two_way`: as much goes the other way at the same time."""
+    rate = link.bandwidth(source)
+    share = payload_share(link.mtu_bytes)
+    bbr = link.congestion_control == "bbr"
+    lossy = loss_window(link.loss, link.rtt_s, link.mtu_bytes, link.congestion_control)
+    full = rate * link.rtt_s
+    gain = _BBR_GAIN if bbr else _LOSS_BASED_GAIN
+    held = full * gain if link.queue_bytes is None else min(full * gain, full + link.queue_bytes)
+    return Path(
+        rate_bytes_per_s=rate,
+        rtt_s=link.rtt_s,
+        flow_window_bytes=min(link.window_bytes, lossy) / share,
+        flow_initial_bytes=link.initial_window_bytes / share,
+        held_bytes=held,
+        stream_share=_TWO_WAY_SHARE if two_way and not bbr else 1.0,
+        rto_s=link.rtt_s + max(LEAST_RTO_S, 4 * link.jitter_s),
+        restarts=not bbr,
+    )
+
+
+def wire_bytes(payload_bytes: float, link: WanLink) -> float:
+    """Bytes on the wire for a payload: headers, and what loss makes go twice."""
+    return payload_bytes / payload_share(link.mtu_bytes) / (1 - link.loss)
+
+
+def window_after(window: Any, size_bytes: Any, limit: Any) -> Any:
+    """The window after `size_bytes` were sent and acknowledged: slow start adds what is acknowledged."""
+    return np.minimum(window + size_bytes, limit)
+
+
+def window_restart(window: Any, idle_s: Any, initial: Any, rto_s: Any, restarts: Any) -> Any:
+    """The window after `idle_s` of silence: halved for every `rto_s`, but not below `initial`."""
+    halvings = np.where(restarts, np.floor(np.maximum(idle_s, 0.0) / rto_s), 0.0)
+    fallen = np.maximum(window * 0.5 ** np.minimum(halvings, 60.0), initial)
+    return np.minimum(fallen, window)
+
+
+def send_time(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, stream: Any) -> Any:
+    """Seconds from the first byte's leaving until the last byte's, scalars or arrays alike.
+
+    In round r of slow start `window` * 2^r leaves at `rate` and the flow then waits until a round trip has
+    passed since the round began. Once a round takes a round trip, or the window is at `limit`, the rest
+    streams.
+
+    Args:
+        size_bytes: on the wire.
+        rate: the link's share, bytes per second.
+        rtt_s: round trip, seconds.
+        window: at the start, bytes.
+        limit: of the window, bytes.
+        stream: bytes per second once out of slow start.
+    """
+    size, rate, rtt = np.asarray(size_bytes, float), np.asarray(rate, float), np.asarray(rtt_s, float)
+    full = np.minimum(rate * rtt * (1 - 1e-12), limit)
+    first = np.where(full > 0, np.minimum(window, limit), 1.0)
+    most = np.maximum(np.ceil(np.log2(np.maximum(full, first) / first)), 0.0)
+    most = np.where((most > 0) & (first * np.exp2(most - 1) >= full), most - 1, most)
+    need = np.maximum(np.ceil(np.log2(size / first + 1)) - 1, 0.0)
+    need = np.where((need > 0) & (first * (np.exp2(need) - 1) >= size), need - 1, need)
+    rounds = np.minimum(most, need)
+    left = np.maximum(size - first * (np.exp2(rounds) - 1), 0.0)
+    return rounds * rtt + left / np.where(need < most, rate, np.minimum(rate, stream))
+
+
+def time_for(
+    payload_bytes: float,
+    link: WanLink,
+    source: str,
+    flows: int = 1,
+    idle_s: float = float("inf"),
+    two_way: bool = False,
+) -> float:
+    """Seconds from the receiver's readiness until it has `payload_bytes`: one exchange alone on a link.
+
+    The receiver's notice crosses first, then the payload leaves after `idle_s` of silence on a once full
+    window, then its last byte crosses (Gloo's send and receive over TCP: gloo/transport/tcp/pair.cc).
+    """
+    path = make_path(link, source, two_way)
+    limit, first = path.window_limit(flows), path.initial_window(flows)
+    window = window_restart(limit, min(idle_s, 1e9), first, path.rto_s, path.restarts)
+    size, rate = wire_bytes(payload_bytes, link), path.rate_bytes_per_s
+    return link.rtt_s + float(send_time(size, rate, link.rtt_s, window, limit, path.stream_rate(flows)))

@@ -1,0 +1,1 @@
+"""What people read: tables, notes, claims and figures, all from result dictionaries."""

@@ -1,0 +1,259 @@
+"""Many policies as arrays: what the closed form consumes, one row a policy."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+
+import numpy as np
+
+from geosim.cost import Calibration, Problem, build
+from geosim.cost.problem import LinkPlan
+from geosim.policy import Delayed, Direct, Eager, Ring, Streaming, SyncPolicy
+from geosim.policy.adapt import Fixed
+from geosim.scenario import Scenario
+
+
+class Reason(IntEnum):
+    """Why the closed form does not hold for a policy; `TEXT` says it in words."""
+
+    APPLIES = 0
+    RANDOM = 1
+    TRACE = 2
+    UNEQUAL = 3
+    TOPOLOGY = 4
+    GROUPS = 5
+    ADAPT = 6
+    CONTENTION = 7
+    UNSETTLED = 8
+
+
+TEXT = {
+    Reason.APPLIES: "holds",
+    Reason.RANDOM: "compute or delay is random",
+    Reason.TRACE: "a link's bandwidth varies",
+    Reason.UNEQUAL: "sites or links differ",
+    Reason.TOPOLOGY: "the topology has hops that wait for each other",
+    Reason.GROUPS: "several fragments leave at the same step",
+    Reason.ADAPT: "the interval changes",
+    Reason.CONTENTION: "exchanges of different fragments may queue",
+    Reason.UNSETTLED: "TCP windows settle into no single state",
+}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One row a policy. Seconds, and bytes on the wire; arrays of shape [n], fragments' of shape [n, F].
+
+    Attributes:
+        interval: K.
+        delay: windows between sending and applying (0: blocking).
+        lag: steps between them for streaming, else -1.
+        steady_s: a step without any WAN.
+        flat_s: a step of plain data parallelism, else NaN; flat_exposed_s, flat_exchange_s: of that.
+        encode_s, after_s, decode_s: of each fragment, before sending, when applied (gather, update), after
+        receipt. size_bytes: of each fragment over one link and hop; 0 for columns that a policy does not use.
+        window_limit, window_first: of TCP for each fragment's flows together. hops: payloads that cross one
+        after another on the longest way of an exchange. link_payloads: payloads that cross a link in an
+        exchange, mean over links. stream: rate of each fragment's flows once out of slow start. rate, rtt_s,
+        rto_s, restarts: of the links. flat_bytes: over one link, a step of plain data parallelism. links: how
+        many directed links there are. reason: a `Reason`; what the steady state finds is added there.
+    """
+
+    interval: np.ndarray
+    delay: np.ndarray
+    lag: np.ndarray
+    steady_s: np.ndarray
+    compute_s: np.ndarray
+    flat_s: np.ndarray
+    flat_exposed_s: np.ndarray
+    flat_exchange_s: np.ndarray
+    encode_s: np.ndarray
+    after_s: np.ndarray
+    decode_s: np.ndarray
+    size_bytes: np.ndarray
+    window_limit: np.ndarray
+    window_first: np.ndarray
+    stream: np.ndarray
+    hops: np.ndarray
+    link_payloads: np.ndarray
+    rate: np.ndarray
+    rtt_s: np.ndarray
+    rto_s: np.ndarray
+    restarts: np.ndarray
+    flat_bytes: np.ndarray
+    links: np.ndarray
+    tokens_per_step: np.ndarray
+    colocated_step_s: np.ndarray
+    ddp_wan_bytes: np.ndarray
+    reason: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.interval)
+
+    def take(self, rows: np.ndarray) -> "Batch":
+        """The batch of some rows, also repeated ones: `dataclasses.replace` then sets what a grid varies."""
+        return Batch(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+
+@dataclass
+class _Row:
+    """One policy's numbers; fragments' as lists."""
+
+    scalars: dict[str, float] = field(default_factory=dict)
+    lists: dict[str, list[float]] = field(default_factory=dict)
+
+
+_LISTS = ("encode_s", "after_s", "decode_s", "size_bytes", "window_limit", "window_first", "stream")
+_WHOLE = {
+    "interval": np.int64,
+    "delay": np.int64,
+    "lag": np.int64,
+    "hops": np.int64,
+    "restarts": bool,
+    "reason": np.int64,
+}
+
+
+def batch_from(
+    scenario: Scenario, policies: Iterable[SyncPolicy], calibration: Calibration | None = None
+) -> Batch:
+    """A batch of policies in one scenario. Those that differ only in K or in how late they apply share work.
+
+    Raises:
+        UsageError: if a policy does not fit the scenario.
+    """
+    templates: dict[tuple[object, ...], _Row] = {}
+    rows = []
+    for policy in policies:
+        streaming = policy.overlap if isinstance(policy.overlap, Streaming) else None
+        key = (
+            policy.update, policy.codec, policy.topology, policy.groups, policy.order, policy.streams,
+            policy.chunk_bytes, policy.shards, streaming.fragments if streaming else 0,
+        )  # fmt: skip
+        if key not in templates:
+            templates[key] = _template(build(scenario, policy, calibration))
+        row = templates[key]
+        delay = policy.overlap.windows if isinstance(policy.overlap, Delayed | Eager) else 0
+        reason = row.scalars["reason"]
+        if not isinstance(policy.adapt, Fixed):
+            reason = reason or Reason.ADAPT
+        lag = streaming.steps if streaming else -1
+        rows.append((row, {"interval": policy.interval, "delay": delay, "lag": lag, "reason": reason}))
+    return _stack(rows)
+
+
+def _stack(rows: list[tuple[_Row, dict[str, float]]]) -> Batch:
+    if not rows:
+        raise ValueError("a batch needs at least one policy")
+    names = {**rows[0][0].scalars, **rows[0][1]}
+    columns = {
+        name: np.array(
+            [own.get(name, row.scalars.get(name)) for row, own in rows], dtype=_WHOLE.get(name, float)
+        )
+        for name in names
+    }
+    width = max(1, *(len(row.lists["size_bytes"]) for row, _ in rows))
+    for name in _LISTS:
+        empty = 1.0 if name in ("window_limit", "window_first", "stream") else 0.0
+        columns[name] = np.array(
+            [row.lists[name] + [empty] * (width - len(row.lists[name])) for row, _ in rows]
+        )
+    return Batch(**columns)
+
+
+def _template(problem: Problem) -> _Row:
+    """What depends neither on K nor on the delay; the slowest site and link stand for all."""
+    slow = max(range(len(problem.sites)), key=lambda m: problem.sites[m].steady_s)
+    site = problem.sites[slow]
+    row = _Row()
+    row.scalars = {
+        "steady_s": site.steady_s, "compute_s": site.step_s,
+        "flat_s": float("nan"), "flat_exposed_s": 0.0, "flat_exchange_s": 0.0, "flat_bytes": 0.0,
+        "hops": 0, "link_payloads": 0.0, "rate": 1.0, "rtt_s": 0.0, "rto_s": 1.0, "restarts": False,
+        "links": len(problem.links), "tokens_per_step": problem.tokens_per_step,
+        "colocated_step_s": problem.colocated_step_s, "ddp_wan_bytes": problem.ddp_wan_bytes,
+        "reason": _structural(problem),
+    }  # fmt: skip
+    row.lists = {name: [] for name in _LISTS}
+    if problem.flat is not None:
+        _fill_flat(row, problem)
+    if not problem.links or problem.flat is not None:
+        wire, path = 0.0, None
+    else:
+        size = sum(f.payload_bytes for f in problem.fragments)
+        link = max(
+            problem.links, key=lambda k: k.path.rtt_s + size * k.wire_per_payload / _shared_rate(problem, k)
+        )
+        wire, path = link.wire_per_payload, link.path
+        row.scalars |= {
+            "rate": _shared_rate(problem, link), "rtt_s": path.rtt_s, "rto_s": path.rto_s,
+            "restarts": path.restarts, "hops": _longest_way(problem),
+            "link_payloads": sum(t.payloads for t in problem.routes) / len(problem.links),
+        }  # fmt: skip
+    for fragment in problem.fragments:
+        row.lists["encode_s"].append(fragment.encode_s[slow])
+        row.lists["after_s"].append(fragment.gather_s[slow] + fragment.apply_s[slow])
+        row.lists["decode_s"].append(fragment.decode_s[slow] + problem.overhead_s)
+        row.lists["size_bytes"].append(fragment.payload_bytes * wire)
+        row.lists["window_limit"].append(path.window_limit(fragment.flows) if path else 1.0)
+        row.lists["window_first"].append(path.initial_window(fragment.flows) if path else 1.0)
+        row.lists["stream"].append(path.stream_rate(fragment.flows) if path else 1.0)
+    return row
+
+
+def _longest_way(problem: Problem) -> int:
+    """Payloads on the longest chain of transfers that wait for each other."""
+    ways: list[int] = []
+    for t in problem.routes:
+        ways.append(t.payloads + max((ways[k] for k in t.needs), default=0))
+    return max(ways)
+
+
+def _fill_flat(row: _Row, problem: Problem) -> None:
+    flat = problem.flat
+    assert flat is not None
+    compute = max(site.step_s for site in problem.sites)
+    update = max(site.update_s for site in problem.sites)
+    duration = flat.durations[0][1]
+    total = np.cumsum(duration)
+    ready = compute * (1 - flat.backward_share * (1 - flat.ready))
+    finish = float((ready + total[-1] - total + duration).max())
+    row.scalars |= {
+        "flat_s": finish + update, "flat_exposed_s": finish - compute, "flat_exchange_s": float(total[-1]),
+        "flat_bytes": flat.payload_bytes * problem.links[0].wire_per_payload if problem.links else 0.0,
+    }  # fmt: skip
+
+
+def _shared_rate(problem: Problem, link: LinkPlan) -> float:
+    """What one of a site's links gets when the site's own limits are shared evenly."""
+    out = sum(1 for other in problem.links if other.source == link.source)
+    back = sum(1 for other in problem.links if other.target == link.target)
+    site = problem.sites[link.source]
+    other = problem.sites[link.target]
+    return min(link.path.rate_bytes_per_s, site.uplink_bytes_per_s / out, other.downlink_bytes_per_s / back)
+
+
+def _structural(problem: Problem) -> Reason:
+    """Reasons that follow from scenario and policy alone."""
+    first = problem.sites[0]
+    if any(site.step_cv > 0 for site in problem.sites) or any(link.jitter_s > 0 for link in problem.links):
+        return Reason.RANDOM
+    if any(link.trace for link in problem.links):
+        return Reason.TRACE
+    if any(site.steady_s != first.steady_s or site.step_s != first.step_s for site in problem.sites):
+        return Reason.UNEQUAL
+    if problem.flat is not None:
+        same = len({link.wire_per_payload for link in problem.links}) <= 1
+        return Reason.APPLIES if same else Reason.UNEQUAL
+    for fragment in problem.fragments:
+        for costs in (fragment.encode_s, fragment.decode_s, fragment.gather_s, fragment.apply_s):
+            if any(cost != costs[0] for cost in costs):
+                return Reason.UNEQUAL
+    alike = {(link.path, link.wire_per_payload, _shared_rate(problem, link)) for link in problem.links}
+    if len(alike) > 1:
+        return Reason.UNEQUAL
+    if not isinstance(problem.policy.topology, Direct | Ring):
+        return Reason.TOPOLOGY
+    if problem.policy.groups and len(problem.fragments) > 1:
+        return Reason.GROUPS
+    return Reason.APPLIES

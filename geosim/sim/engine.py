@@ -1,0 +1,191 @@
+"""The run of a policy in events: a SimPy process a site, an exchange worker a site, a process a transfer.
+
+A site walks `policy.schedule`: it computes (all steps up to the next event in one draw, so the cost does not
+grow with K), encodes and hands over what leaves, and waits for what is due. Its worker takes one exchange at
+a time, in order, as the runtime's background thread does: the wire, then decoding and the sum.
+"""
+
+from collections import deque
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+import simpy
+
+from geosim.cost.problem import Problem
+from geosim.policy import next_interval
+from geosim.policy.adapt import Fixed
+from geosim.policy.schedule import next_cycle, start
+from geosim.sim.exchange import Exchange, Wan
+from geosim.sim.jitter import SiteJitter
+from geosim.sim.record import PARTS, Record, Tracer
+
+Steps = Generator[simpy.Event, Any, None]
+Key = tuple[int, int]
+
+
+def warm_up(problem: Problem) -> int:
+    """Cycles before a run counts: until delays are filled and TCP windows have settled."""
+    assert problem.plan is not None
+    return 4 + 2 * max((getattr(o, "windows", 1) for o in problem.plan.overlaps), default=1)
+
+
+class Engine:
+    """One run with one seed."""
+
+    def __init__(self, problem: Problem, seed: int, windows: int, tracer: Tracer | None = None) -> None:
+        assert problem.plan is not None
+        sites = len(problem.sites)
+        self.problem = problem
+        self.plan = problem.plan
+        self.windows = windows
+        self.warm = warm_up(problem)
+        self.tracer = tracer
+        self.env = simpy.Environment()
+        self.wan = Wan(self.env, problem, seed, tracer)
+        self.jitter = [SiteJitter(seed, m, s.step_s, s.step_cv) for m, s in enumerate(problem.sites)]
+        self.parts = [dict.fromkeys(PARTS, 0.0) for _ in range(sites)]
+        self.ends = np.zeros((sites, self.warm + windows))
+        self.steps = np.zeros(self.warm + windows, dtype=int)
+        self.exchange_s: list[float] = []
+        self._exchanges: dict[Key, Exchange] = {}
+        self._results: list[dict[Key, simpy.Event]] = [{} for _ in range(sites)]
+        self._jobs: list[deque[Key]] = [deque() for _ in range(sites)]
+        self._bells = [self.env.event() for _ in range(sites)]
+        self._headers: list[dict[Key, tuple[int, int]]] = [{} for _ in range(sites)]
+        self._last_exchange_s = [0.0] * sites
+        self._carried_at_warm: list[float] = []
+
+    def run(self) -> Record:
+        """Run to the end of the last window and return what came after the warm-up."""
+        sites = range(len(self.problem.sites))
+        for m in sites:
+            self.env.process(self._worker(m))
+        self.env.run(until=simpy.AllOf(self.env, [self.env.process(self._site(m)) for m in sites]))
+        ends = self.ends.max(axis=0)
+        base = self.warm - 1
+        steps = np.diff(self.steps[base:])
+        links = len(self.problem.links)
+        carried = [b - a for a, b in zip(self._carried_at_warm, self.wan.network.carried, strict=True)][
+            :links
+        ]
+        parts = {p: float(np.mean([self.parts[m][p] for m in sites])) for p in PARTS}
+        return Record(
+            step_s=np.diff(ends[base:]) / steps,
+            exchange_s=np.array(self.exchange_s),
+            parts_s=parts,
+            steps=int(steps.sum()),
+            elapsed_s=float(ends[-1] - ends[base]),
+            link_bytes=tuple(carried),
+        )
+
+    def _site(self, m: int) -> Steps:
+        plan, env = self.plan, self.env
+        state, interval = start(plan), self.problem.policy.interval
+        adapt = self.problem.policy.adapt
+        done = 0
+        for cycle in range(self.warm + self.windows):
+            state, events = next_cycle(state, plan, interval)
+            applied: Key | None = None
+            for event in events:
+                if event.step > done:
+                    yield from self._compute(m, event.step - done)
+                    done = event.step
+                key = (event.fragment, event.round)
+                if event.kind == "send":
+                    yield from self._spend(m, "encode", self.problem.fragments[key[0]].encode_s[m], key)
+                    self._hand_over(m, key)
+                else:
+                    yield from self._apply(m, key)
+                    applied = key
+            if state.step > done:
+                yield from self._compute(m, state.step - done)
+                done = state.step
+            self.ends[m, cycle] = env.now
+            self.steps[cycle] = state.step
+            if cycle == self.warm - 1:
+                self.parts[m] = dict.fromkeys(PARTS, 0.0)
+                if not self._carried_at_warm:
+                    self.wan.network.settle()
+                    self._carried_at_warm = list(self.wan.network.carried)
+            if applied is not None and not isinstance(adapt, Fixed):
+                headers = [self._headers[peer][applied] for peer in range(len(self.problem.sites))]
+                if all(exchange for exchange, _ in headers):
+                    interval = next_interval(
+                        adapt, interval, [h[0] for h in headers], [h[1] for h in headers]
+                    )
+        self.wan.network.settle()
+
+    def _compute(self, m: int, steps: int) -> Steps:
+        site, now = self.problem.sites[m], self.env.now
+        took = self.jitter[m].draw(steps)
+        collective, update = steps * site.collective_s, steps * site.update_s
+        parts = self.parts[m]
+        parts["compute"] += took
+        parts["site_collective"] += collective
+        parts["update"] += update
+        if self.tracer is not None:
+            self.tracer.span(site.name, "train", f"compute {steps} steps", now, now + took)
+            self.tracer.span(site.name, "train", "site collective", now + took, now + took + collective)
+            self.tracer.span(
+                site.name, "train", "update", now + took + collective, now + took + collective + update
+            )
+        yield self.env.timeout(took + collective + update)
+
+    def _spend(self, m: int, part: str, seconds: float, key: Key) -> Steps:
+        if seconds > 0:
+            now = self.env.now
+            yield self.env.timeout(seconds)
+            self.parts[m][part] += seconds
+            if self.tracer is not None:
+                self.tracer.span(
+                    self.problem.sites[m].name, "train", f"{part} {_name(key)}", now, self.env.now
+                )
+
+    def _hand_over(self, m: int, key: Key) -> None:
+        step_us = round(self.problem.sites[m].step_s * 1e6)
+        self._headers[m][key] = (round(self._last_exchange_s[m] * 1e6), step_us)
+        self._results[m][key] = self.env.event()
+        self._jobs[m].append(key)
+        if not self._bells[m].triggered:
+            self._bells[m].succeed()
+
+    def _apply(self, m: int, key: Key) -> Steps:
+        fragment, now = self.problem.fragments[key[0]], self.env.now
+        result = self._results[m][key]
+        if not result.processed:
+            yield result
+        del self._results[m][key]
+        waited = self.env.now - now
+        self.parts[m]["wait"] += waited
+        if self.tracer is not None:
+            self.tracer.span(self.problem.sites[m].name, "train", f"wait {_name(key)}", now, self.env.now)
+        yield from self._spend(m, "gather", fragment.gather_s[m], key)
+        yield from self._spend(m, "apply", fragment.apply_s[m], key)
+
+    def _worker(self, m: int) -> Steps:
+        env, site = self.env, self.problem.sites[m]
+        while True:
+            if not self._jobs[m]:
+                self._bells[m] = env.event()
+                yield self._bells[m]
+            key = self._jobs[m].popleft()
+            began = env.now
+            exchange = self._exchanges.get(key)
+            if exchange is None:
+                exchange = self._exchanges[key] = Exchange(self.wan, key[0], _name(key))
+            yield exchange.enter(m)
+            yield env.timeout(self.problem.overhead_s + exchange.plan.decode_s[m])
+            exchange.readers -= 1
+            if exchange.readers == 0:
+                del self._exchanges[key]
+            self._last_exchange_s[m] = env.now - began
+            if self._carried_at_warm:
+                self.exchange_s.append(env.now - began)
+            if self.tracer is not None:
+                self.tracer.span(site.name, "exchange", _name(key), began, env.now)
+            self._results[m][key].succeed()
+
+
+def _name(key: Key) -> str:
+    return f"fragment {key[0]} round {key[1]}"

@@ -1,0 +1,145 @@
+"""One WAN round: its transfers over the network, each a SimPy process, with Gloo's handshake.
+
+A transfer leaves when its source has entered the exchange, the receiver's notice has crossed, and what it
+forwards has arrived. A site is through when all it receives has come and all it sends has left.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+import simpy
+
+from geosim.cost.problem import Problem
+from geosim.cost.transport import window_restart
+from geosim.sim.jitter import LinkJitter
+from geosim.sim.network import Network, Ramp
+from geosim.sim.record import Tracer
+
+
+class Wan:
+    """The links between sites, their delays, and what TCP remembers of each."""
+
+    def __init__(self, env: simpy.Environment, problem: Problem, seed: int, tracer: Tracer | None) -> None:
+        links, sites = problem.links, problem.sites
+        capacity = [link.path.rate_bytes_per_s for link in links]
+        capacity += [site.uplink_bytes_per_s for site in sites] + [
+            site.downlink_bytes_per_s for site in sites
+        ]
+        self.env = env
+        self.problem = problem
+        self.tracer = tracer
+        self.network = Network(env, capacity)
+        ways = {(link.source, link.target): i for i, link in enumerate(links)}
+        self.link_of = [ways[t.source, t.target] for t in problem.routes]
+        self.delays = [
+            LinkJitter(seed, i, link.path.rtt_s / 2, link.jitter_s) for i, link in enumerate(links)
+        ]
+        self._routes = []
+        for i, link in enumerate(links):
+            shared = (
+                [len(links) + link.source] if sites[link.source].uplink_bytes_per_s < float("inf") else []
+            )
+            if sites[link.target].downlink_bytes_per_s < float("inf"):
+                shared.append(len(links) + len(sites) + link.target)
+            self._routes.append((i, *shared))
+        self._window: list[float | None] = [None] * len(links)
+        self._silent_since = [0.0] * len(links)
+        for i, link in enumerate(links):
+            if link.trace:
+                env.process(self._follow(i, link.trace))
+        if tracer is not None:
+            self.network.observe = self._observe
+
+    def _follow(self, link: int, trace: tuple[tuple[float, float], ...]) -> Generator[simpy.Event, Any, None]:
+        for at, rate in trace:
+            yield self.env.timeout(at - self.env.now)
+            self.network.set_capacity(link, rate)
+
+    def _observe(self, now: float, use: list[float]) -> None:
+        assert self.tracer is not None
+        for link, rate in zip(self.problem.links, use, strict=False):
+            self.tracer.samples.append((link.name, now, rate))
+
+    def send(self, link: int, payload_bytes: float, flows: int, entered_s: float) -> simpy.Event:
+        """Start a transfer now; the source has been silent on this link until `entered_s` at the latest."""
+        plan = self.problem.links[link]
+        path = plan.path
+        limit, first = path.window_limit(flows), path.initial_window(flows)
+        window = self._window[link]
+        if window is None:
+            window = first
+        else:
+            idle = entered_s - self._silent_since[link]
+            if path.restarts and idle >= path.rto_s:
+                window = float(window_restart(window, idle, first, path.rto_s, True))
+        size = payload_bytes * plan.wire_per_payload
+        self._window[link] = min(window + size, limit)
+        ramp = Ramp(flows, path.rtt_s, window, limit, path.stream_rate(flows))
+        event = self.network.send(self._routes[link], size, ramp)
+        assert event.callbacks is not None
+        event.callbacks.append(lambda _: self._silent(link))
+        return event
+
+    def _silent(self, link: int) -> None:
+        self._silent_since[link] = self.env.now
+
+
+class Exchange:
+    """One fragment's round."""
+
+    def __init__(self, wan: Wan, fragment: int, name: str) -> None:
+        routes, sites = wan.problem.routes, len(wan.problem.sites)
+        self.wan = wan
+        self.name = name
+        self.plan = wan.problem.fragments[fragment]
+        self.done = [wan.env.event() for _ in range(sites)]
+        self.readers = sites
+        self._entered = [0.0] * sites
+        self._missing = [2 + len(t.needs) for t in routes]
+        self._ready = [0.0] * len(routes)
+        self._open = [0] * sites
+        for t in routes:
+            self._open[t.source] += 1
+            self._open[t.target] += 1
+
+    def enter(self, site: int) -> simpy.Event:
+        """A site takes part from now on: its notices leave, its payloads once their receivers are ready."""
+        now = self.wan.env.now
+        self._entered[site] = now
+        if not self._open[site]:
+            self.done[site].succeed()
+        for k, t in enumerate(self.wan.problem.routes):
+            if t.target == site:
+                self._ready[k] = now + self.wan.delays[self.wan.link_of[k]].draw()
+                self._one_less(k)
+            elif t.source == site:
+                self._one_less(k)
+        return self.done[site]
+
+    def _one_less(self, k: int) -> None:
+        self._missing[k] -= 1
+        if self._missing[k] == 0:
+            self.wan.env.process(self._transfer(k))
+
+    def _transfer(self, k: int) -> Generator[simpy.Event, Any, None]:
+        wan, env = self.wan, self.wan.env
+        transfer, link = wan.problem.routes[k], wan.link_of[k]
+        if self._ready[k] > env.now:
+            yield env.timeout(self._ready[k] - env.now)
+        started = env.now
+        size = transfer.payloads * self.plan.payload_bytes
+        yield wan.send(link, size, self.plan.flows, self._entered[transfer.source])
+        self._close(transfer.source)
+        left = env.now
+        yield env.timeout(wan.delays[link].draw())
+        self._close(transfer.target)
+        if wan.tracer is not None:
+            wan.tracer.span(f"link {wan.problem.links[link].name}", "flows", self.name, started, left)
+        for later, t in enumerate(wan.problem.routes):
+            if k in t.needs:
+                self._one_less(later)
+
+    def _close(self, site: int) -> None:
+        self._open[site] -= 1
+        if self._open[site] == 0:
+            self.done[site].succeed()

@@ -1,0 +1,58 @@
+"""`simulate`: a scenario and a policy in, a `Result` out."""
+
+from geosim.cost import Calibration, Problem, build
+from geosim.errors import UsageError
+from geosim.policy import SyncPolicy, load_policy
+from geosim.scenario import Scenario, load_scenario
+from geosim.sim.engine import Engine
+from geosim.sim.flat import run_flat
+from geosim.sim.record import Record, Tracer
+from geosim.sim.result import Result, summarize
+
+WINDOWS = 200
+_TRACED_WINDOWS = 8
+
+
+def simulate(
+    scenario: Scenario | str,
+    policy: SyncPolicy | str,
+    *,
+    seeds: int = 3,
+    windows: int = WINDOWS,
+    calibration: Calibration | None = None,
+    trace: Tracer | None = None,
+) -> Result:
+    """What a policy does in a scenario.
+
+    Args:
+        scenario, policy: objects, names or YAML files.
+        seeds: independent runs; one is enough, and one is made, where nothing is random.
+        windows: windows (for plain data parallelism steps) measured in each, after a warm-up.
+        calibration: constants from a measured run.
+        trace: takes down the first windows of the first seed's run; `report.trace.write_trace` makes a file
+        of it.
+
+    Raises:
+        UsageError: if the two do not fit each other.
+    """
+    if seeds < 1 or windows < 1:
+        raise UsageError(f"seeds and windows must be 1 or more (got {seeds} and {windows})")
+    world = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    rule = load_policy(policy) if isinstance(policy, str) else policy
+    problem = build(world, rule, calibration)
+    records = [run(problem, seed, windows) for seed in range(seeds if is_random(problem) else 1)]
+    if trace is not None:
+        run(problem, 0, min(windows, _TRACED_WINDOWS), trace)
+    return summarize(problem, records, windows)
+
+
+def is_random(problem: Problem) -> bool:
+    """Whether runs of a problem differ by seed."""
+    return any(site.step_cv > 0 for site in problem.sites) or any(link.jitter_s > 0 for link in problem.links)
+
+
+def run(problem: Problem, seed: int, windows: int, tracer: Tracer | None = None) -> Record:
+    """One run of a problem."""
+    if problem.flat is not None:
+        return run_flat(problem, seed, windows, tracer)
+    return Engine(problem, seed, windows, tracer).run()

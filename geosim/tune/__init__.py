@@ -1,0 +1,6 @@
+"""Choosing a policy: the space, the order of aggressiveness, the front, the search and its sensitivity."""
+
+from geosim.tune.search import TOLERANCE, Point, Tuned, tune
+from geosim.tune.space import default_base
+
+__all__ = ["TOLERANCE", "Point", "Tuned", "default_base", "tune"]

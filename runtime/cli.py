@@ -1,0 +1,176 @@
+"""`georun`: real training, on real machines or on an emulated WAN. Heavy imports wait inside the commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from geosim import units
+from geosim.errors import GeosimError, UsageError
+
+app = typer.Typer(
+    name="georun", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    help="Train for real across sites, as a policy says.",
+)  # fmt: skip
+
+PolicyOption = Annotated[str, typer.Option("--policy", help="A built-in policy, or a YAML file.")]
+StepsOption = Annotated[int, typer.Option("--steps", help="A multiple of the policy's interval.")]
+PaceOption = Annotated[str | None, typer.Option("--pace", help='Declared step time, like "80 ms".')]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE, or policy.FIELD=VALUE; repeatable.")]
+DataOption = Annotated[str | None, typer.Option("--data", help="Text file or folder; without: Python's own source.")]
+SeedOption = Annotated[int, typer.Option("--seed")]
+RateOption = Annotated[float, typer.Option("--lr", help="Peak learning rate.")]
+TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds that a site, or an exchange, is waited for.")]
+SaveOption = Annotated[str | None, typer.Option("--save", help="Folder for checkpoints.")]
+SaveEveryOption = Annotated[int, typer.Option("--save-every", help="Steps between checkpoints; 0: at the end.")]
+ResumeOption = Annotated[str | None, typer.Option("--resume", help="Folder of checkpoints to go on from.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Figures as JSON on standard output.")]
+
+
+@app.command()
+def emulate(
+    scenario: Annotated[str, typer.Argument(help="A built-in scenario, or a YAML file.")],
+    policy: PolicyOption,
+    steps: StepsOption,
+    wan: Annotated[str, typer.Option("--wan", help="tun: emulated links; none: loopback.")] = "tun",
+    pace: PaceOption = None,
+    changes: SetOption = None,
+    data: DataOption = None,
+    seed: SeedOption = 0,
+    lr: RateOption = 2e-3,
+    validations: Annotated[int, typer.Option("--validations", help="Extra measurements of the validation loss.")] = 0,
+    timeout: TimeoutOption = 60.0,
+    save: SaveOption = None,
+    save_every: SaveEveryOption = 0,
+    resume: ResumeOption = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for result.json and policy.yaml.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run all ranks of a scenario on this machine, across an emulated WAN, and measure."""
+    from runtime.launch import emulate as launch
+    from runtime.show import Progress, write_result
+
+    loaded, chosen = _load(scenario, policy, changes)
+    if wan not in ("tun", "none"):
+        raise UsageError(f"--wan {wan}: use 'tun' or 'none'")
+    with Progress(steps) as progress:
+        result = launch(
+            loaded, chosen, steps, wan="tun" if wan == "tun" else "none", pace_s=_pace(pace), data=data, seed=seed,
+            lr=lr, validations=validations, timeout_s=timeout, save=save, save_every=save_every, resume=resume,
+            progress=progress,
+        )  # fmt: skip
+    if out is not None:
+        _write(out, result, chosen.to_yaml())
+    if as_json:
+        print(json.dumps(result))
+    else:
+        write_result(result)
+
+
+@app.command()
+def train(
+    site: Annotated[str, typer.Option("--site", help="This site's name.")],
+    rendezvous: Annotated[str, typer.Option("--rendezvous", help="HOST:PORT on the first site's first machine.")],
+    policy: PolicyOption,
+    steps: StepsOption,
+    scenario: Annotated[str, typer.Option("--scenario", help="Sites and workload.")] = "laptop",
+    changes: SetOption = None,
+    pace: PaceOption = None,
+    data: DataOption = None,
+    seed: SeedOption = 0,
+    lr: RateOption = 2e-3,
+    validations: Annotated[int, typer.Option("--validations")] = 0,
+    timeout: TimeoutOption = 300.0,
+    wan_address: Annotated[str | None, typer.Option("--wan-address", help="Where other sites reach this rank.")] = None,
+    save: SaveOption = None,
+    save_every: SaveEveryOption = 0,
+    resume: ResumeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """One rank of a run on real machines; start it with torchrun, once in each site."""
+    from runtime.job import Job
+    from runtime.ranked import run_rank
+
+    loaded, chosen = _load(scenario, policy, changes)
+    job = Job(
+        loaded, chosen, steps, pace_s=_pace(pace), data=data, seed=seed, lr=lr, validations=validations,
+        save=save, save_every=save_every, resume=resume, timeout_s=timeout,
+    )  # fmt: skip
+    job.check()
+    figures = run_rank(job, site, rendezvous, wan_address, quiet=as_json)
+    if figures is not None and as_json:
+        print(json.dumps(figures))
+
+
+@app.command()
+def doctor(as_json: JsonOption = False) -> None:
+    """Say what works on this machine, and what is missing."""
+    from runtime.doctor import findings
+    from runtime.show import write_findings
+
+    found = findings()
+    if as_json:
+        print(json.dumps([vars(finding) for finding in found]))
+    else:
+        write_findings(found)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command; an error that geosim raises on purpose is one line on standard error."""
+    status = run_quietly(lambda: app(arguments, standalone_mode=False))
+    sys.stdout.flush()
+    sys.exit(status)
+
+
+def run_quietly(command: Callable[[], Any]) -> int:
+    """The exit status of a command, its error told in one line."""
+    import click
+
+    try:
+        command()
+    except GeosimError as error:
+        print(f"georun: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_status
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        print("georun: stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _load(scenario: str, policy: str, changes: list[str] | None) -> tuple[Any, Any]:
+    from geosim.policy import load_policy
+    from geosim.scenario import load_scenario
+    from geosim.settings import split_settings
+
+    scenario_changes, policy_changes = split_settings(changes or [])
+    return load_scenario(scenario, scenario_changes), load_policy(policy, policy_changes)
+
+
+def _pace(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return units.parse(text, units.TIME)
+    except UsageError as error:
+        raise UsageError(f"--pace: {error}") from None
+
+
+def _write(folder: Path, result: dict[str, Any], policy: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+        (folder / "policy.yaml").write_text(policy)
+    except OSError as error:
+        raise UsageError(f"--out {folder}: cannot write: {error.strerror}") from None
+
+
+if __name__ == "__main__":
+    main()

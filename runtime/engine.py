@@ -1,0 +1,278 @@
+"""The window's machinery behind GeoOptimizer: it walks the schedule, sends at a window's end and applies what is due."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from geosim.errors import UsageError
+from geosim.policy import Layout, schedule
+from geosim.policy.schedule import Event
+from runtime.codec import codec_for, wire
+from runtime.exchange import Exchanger, Flight
+from runtime.flights import load_flights, save_flights
+from runtime.measure import Clock
+from runtime.shards import any_in_site
+from runtime.sites import Sites
+from runtime.supported import check_steps
+from runtime.transfer import Channel
+from runtime.update import Rule, copy_into, rule_for
+
+_NO_CHAIN = bytes(8)
+
+
+class Engine:
+    """One rank's exchanges with the same rank of other sites.
+
+    Attributes:
+        step: steps done.
+        chain: the chain hash over the results applied so far, of this rank's shard.
+        skipped_rounds: rounds that all have skipped.
+        payload_bytes: sent so far to each peer.
+        flown: rounds whose result was applied since the caller last emptied the list, for their timings.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        params: Sequence[Tensor],
+        inner: Optimizer,
+        sites: Sites,
+        tokens: Callable[[int], Sequence[int]],
+        data: str,
+        clock: Clock,
+        timeout_s: float,
+    ) -> None:
+        self._layout = layout
+        self._sites = sites
+        self._tokens = tokens
+        self._data = data
+        self._clock = clock
+        self._wan = sites.rank < layout.shards
+        self._rule: Rule = rule_for(layout.policy.update.kind)(layout, params, inner, sites.rank, sites.ranks, clock)
+        self._device = params[0].device
+        fragments = range(len(layout.fragments))
+        make = codec_for("auto", self._device)
+        self._codecs = [make(layout, f, sites.rank, sites.index) for f in fragments] if self._wan else []
+        residual = self._wan and layout.policy.codec.residual.kind != "none"
+        self._residuals = [shard.zeros(self._device) for shard in self._rule.shards] if residual else []
+        self._plan = schedule.make_plan(layout)
+        self._cycle_start = schedule.start(self._plan)
+        self._next, self._events = schedule.next_cycle(self._cycle_start, self._plan, layout.policy.interval)
+        self._window_tokens = [0] * sites.count
+        self._flights: dict[tuple[int, int], Flight] = {}
+        self._chained = 0
+        self._finished = False
+        self.step = 0
+        self.chain = _NO_CHAIN
+        self.skipped_rounds = 0
+        self.payload_bytes = 0
+        self.flown: list[Flight] = []
+        self._exchange_us = 0
+        self._step_us = 0
+        self._left_s = 0.0  # when the last step was taken in
+        self._agree()
+        self._groups = sites.open_streams(layout.policy.streams, timeout_s=timeout_s) if self._connects else []
+        self._exchanger = self._make_exchanger() if self._wan else None
+
+    @property
+    def at_window_start(self) -> bool:
+        """Whether a window has just ended, or none has begun."""
+        return self.step == self._cycle_start.step
+
+    @property
+    def _connects(self) -> bool:
+        return self._wan and self._sites.count > 1
+
+    def take_step(self) -> None:
+        """Take in the gradients of one step and do what the schedule says after it."""
+        if self._finished:
+            raise UsageError("step: the run is finished: its last results are applied")
+        if self._exchanger is not None:
+            self._exchanger.check()
+        self._step_us = round((time.perf_counter() - self._left_s) * 1e6) if self._left_s else 0
+        tokens = tuple(self._tokens(self.step))
+        if len(tokens) != self._sites.count or min(tokens) < 0:
+            raise UsageError(f"tokens: step {self.step} gives {tokens}: must be a count for each of {self._sites.count} sites")
+        self._window_tokens = [a + b for a, b in zip(self._window_tokens, tokens, strict=True)]
+        own = self._sites.index
+        self._rule.observe(tokens[own], self._window_tokens[own])
+        self.step += 1
+        due = [event for event in self._events if event.step == self.step]
+        if due:
+            sent = [event for event in due if event.kind == "send"]
+            self._send(sent)
+            self._apply([event for event in due if event.kind == "apply"])
+            self._rule.restart([event.fragment for event in sent])
+        if self.step == self._next.step:
+            self._begin_cycle(self._next)
+        self._left_s = time.perf_counter()
+
+    def finish(self) -> None:
+        """Apply what is still in flight; no step can follow."""
+        if not self.at_window_start:
+            check_steps(self.step, self._layout.policy.interval)
+        if self._finished:
+            return
+        self._finished = True
+        left = schedule.finish(self._cycle_start, self._plan)
+        self._apply(left)
+        self._rule.restart(sorted({event.fragment for event in left}))
+
+    def close(self) -> None:
+        """Let what is in flight land, then part from the other sites."""
+        if self._exchanger is not None:
+            self._exchanger.close()
+            self._sites.part(self._groups)
+            self._exchanger = None
+            self._groups = []
+
+    def _begin_cycle(self, state: schedule.State) -> None:
+        self._cycle_start = state
+        self._next, self._events = schedule.next_cycle(state, self._plan, self._layout.policy.interval)
+        self._window_tokens = [0] * self._sites.count
+
+    def _send(self, events: Sequence[Event]) -> None:
+        own = self._sites.index
+        total = sum(self._window_tokens)
+        weight = self._window_tokens[own] / total if total else 0.0
+        with self._clock.part("encode"):
+            values = [self._rule.contribution(e.fragment, self._window_tokens[own]) for e in events]
+            finite = all(
+                self._codecs[e.fragment].is_finite(v, weight, self._residual(e.fragment))
+                for e, v in zip(events, values, strict=True)
+                if self._wan
+            )
+        with self._clock.part("gather"):
+            finite = not any_in_site(not finite, self._sites.ranks, self._device)
+        for event, vector in zip(events, values, strict=True):
+            if self._wan:
+                with self._clock.part("encode"):
+                    flight = self._encode(event, vector, weight, finite)
+                self._flights[event.fragment, event.round] = flight
+                self.payload_bytes += flight.payload.numel()
+                assert self._exchanger is not None
+                self._exchanger.send(flight)
+            self._rule.clear(event.fragment)
+
+    def _encode(self, event: Event, values: Tensor, weight: float, finite: bool) -> Flight:
+        codec = self._codecs[event.fragment]
+        payload = torch.empty(codec.payload_bytes, dtype=torch.uint8)
+        if finite:
+            codec.encode(values, weight, self._residual(event.fragment), event.round, payload)
+        codec.seal(
+            payload, event.round, tokens=self._window_tokens[self._sites.index], exchange_us=self._exchange_us,
+            step_us=self._step_us, chain=self.chain, finite=finite,
+        )  # fmt: skip
+        return Flight(
+            event.fragment, event.round, payload, tuple(self._window_tokens), self.chain, self._chained, finite
+        )
+
+    def _residual(self, fragment: int) -> Tensor | None:
+        return self._residuals[fragment] if self._residuals else None
+
+    def _apply(self, events: Sequence[Event]) -> None:
+        """Apply events in order, together as far as no fragment comes twice."""
+        batch: list[tuple[int, Tensor, bool]] = []
+        for event in events:
+            if any(event.fragment == fragment for fragment, _, _ in batch):
+                self._rule.apply(batch)
+                batch = []
+            batch.append(self._land(event))
+        if batch:
+            self._rule.apply(batch)
+
+    def _land(self, event: Event) -> tuple[int, Tensor, bool]:
+        """Wait for a round's result; a skipped one gives back what this site had sent."""
+        if not self._wan:
+            return event.fragment, torch.empty(0), False
+        flight = self._flights[event.fragment, event.round]
+        with self._clock.part("wait"):
+            total = flight.wait()
+        del self._flights[event.fragment, event.round]
+        self._clock.add("decode", flight.finished_s - flight.received_s)
+        self._exchange_us = round((flight.received_s - flight.started_s) * 1e6)
+        self.chain = wire.next_chain(self.chain, event.round, event.fragment, total.numpy())
+        self._chained += 1
+        if flight.skipped:
+            self.skipped_rounds += 1
+            residual = self._residual(event.fragment)
+            if residual is not None and flight.finite:
+                self._codecs[event.fragment].decode_add(flight.payload, self._sites.index, event.round, residual)
+        self.flown.append(flight)
+        return event.fragment, total, flight.skipped
+
+    def _make_exchanger(self) -> Exchanger:
+        policy = self._layout.policy
+        channel = None
+        if self._groups:
+            sizes = [codec.payload_bytes for codec in self._codecs]
+            chunk = None if policy.chunk_bytes is None else max(1, int(policy.chunk_bytes))
+            channel = Channel(self._groups, self._sites.names, self._sites.index, sizes, chunk)
+        return Exchanger(channel, self._codecs, self._sites.names, self._sites.index)
+
+    def _agree(self) -> None:
+        digest = blake2b(digest_size=8)
+        for vector in self._rule.agreed():
+            digest.update(vector.cpu().numpy().data)
+        self._sites.agree(
+            {
+                "wire": wire.VERSION,
+                "policy": self._layout.policy.fingerprint(),
+                "layout": self._layout.fingerprint(),
+                "data": self._data,
+                "step": self.step,
+                **({"parameters": digest.hexdigest()} if self._wan else {}),
+            },
+            self._layout.shards,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers, text and tensors; rounds in flight are completed first, and stay unapplied."""
+        return {
+            "layout": self._layout.fingerprint(),
+            "place": [self._sites.name, self._sites.rank, self._sites.ranks, *self._sites.names],
+            "cycle_start": [self._cycle_start.step, self._cycle_start.cycle, *self._cycle_start.rounds],
+            "step": self.step,
+            "window_tokens": list(self._window_tokens),
+            "residuals": [vector.clone() for vector in self._residuals],
+            "rule": self._rule.state_dict(),
+            "flights": save_flights(self._flights.values()),
+            "chain": self.chain.hex(),
+            "chained": self._chained,
+            "skipped_rounds": self.skipped_rounds,
+            "payload_bytes": self.payload_bytes,
+        }  # fmt: skip
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Stand where `state_dict` was called, and agree with the other sites that all stand there.
+
+        Raises:
+            UsageError: if the state is another layout's, site's or rank's.
+            RunError: if the sites disagree.
+        """
+        place = [self._sites.name, self._sites.rank, self._sites.ranks, *self._sites.names]
+        for what, mine, theirs in (
+            ("model and policy", self._layout.fingerprint(), state["layout"]),
+            ("site, rank, ranks and sites", place, state["place"]),
+        ):
+            if mine != theirs:
+                raise UsageError(f"checkpoint: its {what} are {theirs} and here {mine}: load the one that was saved here")
+        step, cycle, *rounds = state["cycle_start"]
+        self._begin_cycle(schedule.State(step, cycle, tuple(rounds)))
+        self.step = state["step"]
+        self._window_tokens = list(state["window_tokens"])
+        copy_into(self._residuals, state["residuals"])
+        self._rule.load_state_dict(state["rule"])
+        self._flights = load_flights(state["flights"])
+        self.chain = bytes.fromhex(state["chain"])
+        self._chained = state["chained"]
+        self.skipped_rounds = state["skipped_rounds"]
+        self.payload_bytes = state["payload_bytes"]
+        self._agree()

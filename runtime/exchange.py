@@ -1,0 +1,167 @@
+"""The background exchange: a thread that takes sealed payloads, trades them with the peers and sums what comes."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from geosim.errors import GeosimError, PayloadError, RunError
+from runtime.codec import FragmentCodec, Header
+from runtime.transfer import Channel
+
+
+@dataclass(eq=False)
+class Flight:
+    """One round of one fragment, from its send to its result.
+
+    Attributes:
+        fragment, round: which.
+        payload: what this site sends, sealed; uint8 [payload_bytes].
+        tokens: what each site's header must say, in site order.
+        chain: the chain hash that every header must carry.
+        chain_round: how many results that hash covers, for the message where sites differ.
+        finite: whether this site's own update was finite.
+        total: fp32 [numel] on the CPU once done: the sum over sites in site order, zeros if skipped.
+        skipped: whether any site's update was not finite.
+        queued_s, started_s, received_s, finished_s: `time.perf_counter` when it was handed over, when its first byte
+            could leave, when all payloads had come, when the sum stood.
+    """
+
+    fragment: int
+    round: int
+    payload: Tensor
+    tokens: tuple[int, ...]
+    chain: bytes
+    chain_round: int
+    finite: bool
+    total: Tensor | None = None
+    skipped: bool = False
+    queued_s: float = 0.0
+    started_s: float = 0.0
+    received_s: float = 0.0
+    finished_s: float = 0.0
+    _done: threading.Event = field(default_factory=threading.Event)
+    _error: BaseException | None = None
+
+    def finish(self, total: Tensor, skipped: bool) -> None:
+        """It has its result."""
+        self.total = total
+        self.skipped = skipped
+        self.finished_s = time.perf_counter()
+        self._done.set()
+
+    def fail(self, error: BaseException) -> None:
+        """It will never have one."""
+        self._error = error
+        self._done.set()
+
+    def wait(self) -> Tensor:
+        """The sum over sites, as soon as it stands.
+
+        Raises:
+            RunError: whatever went wrong on the way, naming peer and round.
+        """
+        self._done.wait()
+        if self._error is not None:
+            raise self._error
+        assert self.total is not None
+        return self.total
+
+
+class Exchanger:
+    """First in, first out, over one channel, on one thread; after an error every flight fails with it."""
+
+    def __init__(
+        self, channel: Channel | None, codecs: Sequence[FragmentCodec], names: Sequence[str], index: int
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            channel: to the peers; None where there is only one site.
+            codecs: one a fragment.
+            names, index: of the sites, and this one's number.
+        """
+        self._channel = channel
+        self._codecs = codecs
+        self._names = names
+        self._index = index
+        self._error: GeosimError | None = None
+        self._queue: queue.SimpleQueue[Flight | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="geosim-exchange", daemon=True)
+        self._thread.start()
+
+    def send(self, flight: Flight) -> None:
+        """Hand a flight over."""
+        flight.queued_s = time.perf_counter()
+        self._queue.put(flight)
+
+    def check(self) -> None:
+        """Raise what has gone wrong so far, if anything has."""
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Let the thread end after what it was given."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (flight := self._queue.get()) is not None:
+            if self._error is None:
+                try:
+                    self._fly(flight)
+                    continue
+                except GeosimError as error:
+                    self._error = error
+                except Exception as error:
+                    # Whatever it is, the main thread must learn of it and not wait for ever.
+                    self._error = RunError(f"round {flight.round}: the exchange failed: {type(error).__name__}: {error}")
+            flight.fail(self._error)
+
+    @torch.no_grad()
+    def _fly(self, flight: Flight) -> None:
+        flight.started_s = time.perf_counter()
+        payloads = [flight.payload]
+        if self._channel is not None:
+            payloads = self._channel.exchange(flight.fragment, flight.round, flight.payload)
+        flight.received_s = time.perf_counter()
+        codec = self._codecs[flight.fragment]
+        headers = [self._open(codec, payload, m, flight) for m, payload in enumerate(payloads)]
+        total = torch.zeros(codec.numel, dtype=torch.float32)
+        skipped = not all(header.finite for header in headers)
+        if not skipped:
+            for m, payload in enumerate(payloads):
+                self._decode_add(codec, payload, m, flight.round, total)
+        if self._channel is not None:
+            self._channel.expect(flight.fragment)
+        flight.finish(total, skipped)
+
+    def _open(self, codec: FragmentCodec, payload: Tensor, site: int, flight: Flight) -> Header:
+        name = self._names[site]
+        try:
+            header = codec.open(payload, site, flight.round)
+        except PayloadError as error:
+            raise PayloadError(f"site '{name}': {error}") from None
+        if header.tokens != flight.tokens[site]:
+            raise RunError(
+                f"site '{name}', round {flight.round}: its window had {header.tokens} tokens and the batch plan says "
+                f"{flight.tokens[site]}: give all sites the same plan"
+            )
+        if header.chain != flight.chain:
+            raise RunError(
+                f"sites '{self._names[self._index]}' and '{name}' have diverged at round {flight.chain_round}: "
+                f"their results differ: resume all sites from a checkpoint before it"
+            )
+        return header
+
+    def _decode_add(self, codec: FragmentCodec, payload: Tensor, site: int, round_: int, total: Tensor) -> None:
+        try:
+            codec.decode_add(payload, site, round_, total)
+        except PayloadError as error:
+            raise PayloadError(f"site '{self._names[site]}': {error}") from None

@@ -1,0 +1,135 @@
+"""What a run is told, the same for all ranks: typed, complete, and plain data on its way to other processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from geosim.errors import UsageError
+from geosim.policy import SyncPolicy, policy_from_dict
+from geosim.scenario import Scenario
+from geosim.spec import from_dict
+from runtime.supported import check_steps, check_supported
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training run.
+
+    Attributes:
+        scenario, policy: who trains, and how they exchange.
+        steps: a multiple of the policy's interval.
+        pace_s: declared step time; None: as fast as the machine computes.
+        data: a text file or folder; None: the Python standard library.
+        seed: of the parameters and the order of the data.
+        lr: peak learning rate; it warms up over a tenth of the steps, then falls along a cosine to a tenth.
+        validations: measurements of the validation loss before the last step, spread evenly.
+        save, save_every: a folder, and after how many steps all ranks write a checkpoint there; 0: at the end.
+        resume: a folder of checkpoints to go on from.
+        timeout_s: how long a site, or an exchange, is waited for.
+    """
+
+    scenario: Scenario
+    policy: SyncPolicy
+    steps: int
+    pace_s: float | None = None
+    data: str | None = None
+    seed: int = 0
+    lr: float = 2e-3
+    validations: int = 0
+    save: str | None = None
+    save_every: int = 0
+    resume: str | None = None
+    timeout_s: float = 60.0
+
+    def check(self) -> None:
+        """Refuse what cannot run, before anything starts.
+
+        Raises:
+            UsageError: one line that names the field, the value and the remedy.
+        """
+        check_supported(self.policy)
+        check_steps(self.steps, self.policy.interval)
+        ranks = {site.name: site.ranks for site in self.scenario.sites}
+        if len(set(ranks.values())) > 1:
+            shown = ", ".join(f"{name} {count}" for name, count in ranks.items())
+            raise UsageError(
+                f"sites: unequal ranks ({shown}): the runtime does not carry this out yet: `geosim simulate` predicts it"
+            )
+        if self.policy.shards is not None and self.policy.shards > self.ranks:
+            raise UsageError(f"shards: {self.policy.shards} is more than the {self.ranks} ranks of a site")
+        for name, value in (("--pace", self.pace_s), ("--timeout", self.timeout_s), ("--lr", self.lr)):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise UsageError(f"{name} {value:g}: must be above 0")
+        if self.save_every < 0 or self.validations < 0:
+            raise UsageError("save_every and validations: must be 0 or more")
+        check_model(self.scenario)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names, in order."""
+        return tuple(site.name for site in self.scenario.sites)
+
+    @property
+    def ranks(self) -> int:
+        """Of one site."""
+        return self.scenario.sites[0].ranks
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Of all sites together."""
+        workload = self.scenario.workload
+        return workload.sequence * workload.batch_per_accelerator * self.scenario.ranks
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for `from_dict`."""
+        plain = {name: value for name, value in vars(self).items() if name not in ("scenario", "policy")}
+        return {"scenario": self.scenario.to_dict(), "policy": self.policy.to_dict(), **plain}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Job:
+        """What `to_dict` returned."""
+        rest = {name: value for name, value in data.items() if name not in ("scenario", "policy")}
+        return cls(from_dict(Scenario, data["scenario"], "scenario"), policy_from_dict(data["policy"]), **rest)
+
+
+def check_model(scenario: Scenario) -> None:
+    """Refuse a model that a byte-level GPT cannot stand for.
+
+    Raises:
+        UsageError: one line that names the field.
+    """
+    model, sequence = scenario.workload.model, scenario.workload.sequence
+    wrong = [
+        ("vocabulary", model.vocabulary, 256),
+        ("ffn", model.ffn, 4 * model.d_model),
+        ("gated", model.gated, False),
+        ("tied", model.tied, True),
+        ("biases", model.biases, False),
+        ("kv_heads", model.kv_heads or model.heads, model.heads),
+    ]
+    for field, value, want in wrong:
+        if value != want:
+            raise UsageError(
+                f"workload.model.{field}: {value}: `georun` trains a byte-level GPT and needs {want}: use a byte-gpt "
+                f"model, or bring your own training loop and GeoOptimizer"
+            )
+    if model.positions and model.positions < sequence:
+        raise UsageError(f"workload.sequence: {sequence} is more than the model's {model.positions} positions")
+
+
+def warmup_cosine(steps: int) -> Callable[[int], float]:
+    """Factor of the peak learning rate by step: a tenth of the run up, then down along a cosine to a tenth."""
+    warmup = max(1, steps // 10)
+
+    def factor(step: int) -> float:
+        if step < warmup:
+            return (step + 1) / warmup
+        along = min(1.0, (step - warmup) / max(1, steps - warmup))
+        return 0.1 + 0.45 * (1 + math.cos(math.pi * along))
+
+    return factor
+
+

@@ -1,0 +1,136 @@
+"""A whole run on one machine: a process a rank, across an emulated WAN or none, measured and checked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from geosim.errors import RunError
+from geosim.policy import SyncPolicy
+from geosim.scenario import Scenario
+from runtime.crew import Crew
+from runtime.emulate import EmulatedWan
+from runtime.job import Job
+from runtime.report import Traffic, assemble
+from runtime.wan import check_connected, emulated_wan
+
+Progress = Callable[[int, int, float], None]
+
+_ROOT = Path(__file__).resolve().parents[1]
+_PORT = 29600  # of the sites' store inside an emulated site, where nothing else listens
+
+
+def emulate(
+    scenario: Scenario,
+    policy: SyncPolicy,
+    steps: int,
+    *,
+    wan: Literal["tun", "none"] = "tun",
+    pace_s: float | None = None,
+    data: str | None = None,
+    seed: int = 0,
+    lr: float = 2e-3,
+    validations: int = 0,
+    timeout_s: float = 60.0,
+    save: str | None = None,
+    save_every: int = 0,
+    resume: str | None = None,
+    progress: Progress | None = None,
+    on_start: Callable[[Crew], None] | None = None,
+) -> dict[str, Any]:
+    """Train for real, one process a rank, all on this machine.
+
+    Args:
+        scenario: sites, links and workload.
+        policy: how the sites exchange; `flat-ring` is torch's own DDP over all ranks.
+        steps: a multiple of the policy's interval.
+        wan: "tun" puts every site into a network namespace of its own, joined by the scenario's links; "none" lets
+            them talk over the loopback interface.
+        pace_s: declared step time; None: as fast as the machine computes.
+        data: a text file or folder; None: the Python standard library.
+        seed: of parameters, data order and links.
+        lr: peak learning rate.
+        validations: measurements of the validation loss before the last step.
+        timeout_s: how long a site, or an exchange, is waited for.
+        save, save_every, resume: folders of checkpoints, and after how many steps they are written (0: at the end).
+        progress: called with (step, steps, loss) as the first rank gets on.
+        on_start: called with the processes once all have started.
+
+    Returns:
+        What `runtime.report.assemble` says: plain data, ready for JSON.
+
+    Raises:
+        UsageError: for what cannot run, before anything starts.
+        RunError: one line naming the site and rank that failed; no process is left.
+    """
+    job = Job(
+        scenario, policy, steps, pace_s=pace_s, data=data, seed=seed, lr=lr, validations=validations,
+        timeout_s=timeout_s, save=_absolute(save), save_every=save_every, resume=_absolute(resume),
+    )  # fmt: skip
+    job.check()
+    if wan == "tun":
+        check_connected(scenario)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="georun-"))
+        network = stack.enter_context(emulated_wan(scenario, seed)) if wan == "tun" else None
+        crew = stack.enter_context(Crew(stall_s=2 * timeout_s + 10 * (pace_s or 1.0) + 30))
+        _start(crew, job, network, Path(folder), stack)
+        if on_start is not None:
+            on_start(crew)
+        traffic = Traffic(network.counters if network is not None else None)
+        figures = []
+        for member, event in crew.events():
+            first = member is crew.members[0]
+            if event["event"] == "result":
+                figures.append(event["figures"])
+            elif first and event["event"] == "traffic":
+                traffic.mark(event["edge"])
+            elif first and event["event"] == "step" and progress is not None:
+                progress(event["step"], steps, event["loss"])
+        traffic.mark("close")
+    if len(figures) != len(crew.members):
+        raise RunError(f"{len(crew.members) - len(figures)} ranks ended without a result")
+    return assemble(job, figures, traffic, wan)
+
+
+def _start(crew: Crew, job: Job, network: EmulatedWan | None, folder: Path, stack: contextlib.ExitStack) -> None:
+    listener: socket.socket | None = None
+    if network is None:
+        # Bound here and handed over, so that nobody else can take the port in between.
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        rendezvous = f"127.0.0.1:{listener.getsockname()[1]}"
+    else:
+        rendezvous = f"{network.address(job.sites[0])}:{_PORT}"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])}
+    environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    for site in job.sites:
+        for rank in range(job.ranks):
+            serves = listener is not None and site == job.sites[0] and rank == 0
+            post = {
+                "site": site, "rank": rank, "rendezvous": rendezvous,
+                "wan_address": "127.0.0.1" if network is None else network.address(site),
+                "group_file": str(folder / f"{site}.group"),
+                "wan_interface": "lo" if network is None else network.interface,
+                "listen_fd": listener.fileno() if serves and listener is not None else None,
+            }  # fmt: skip
+            options: dict[str, Any] = {
+                "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True,
+                "env": environment, "pass_fds": (listener.fileno(),) if serves and listener is not None else (),
+            }  # fmt: skip
+            argv = [sys.executable, "-m", "runtime.worker"]
+            if network is None:
+                process = subprocess.Popen(argv, process_group=0, **options)
+            else:
+                process = network.popen(site, argv, **options)
+            crew.add(site, rank, process, {"post": post, "job": job.to_dict()})
+
+
+def _absolute(folder: str | None) -> str | None:
+    return None if folder is None else str(Path(folder).resolve())

@@ -1,0 +1,162 @@
+"""How the ranks train together: flat DDP over all sites, or sites that exchange as a policy says."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from geosim.policy import SyncPolicy
+from runtime.exchange import Flight
+from runtime.measure import Clock
+from runtime.optimizer import GeoOptimizer, TokenPlan
+from runtime.pace import Pacer
+from runtime.sites import Sites
+
+
+class Method(ABC):
+    """What the training loop needs of either.
+
+    Attributes:
+        wrapped: the model to call.
+        optimizer: what a scheduler, and a checkpoint, holds.
+        clock: where the time went.
+        collective: the part that communication inside the backward pass counts as.
+    """
+
+    wrapped: nn.Module
+    optimizer: Optimizer
+    clock: Clock
+    collective: str
+
+    def ready(self) -> None:
+        """Training begins: nothing that connecting sends is still on its way."""
+
+    @abstractmethod
+    def step(self) -> None:
+        """The gradients are there."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """No step follows."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Part from the others."""
+
+    @abstractmethod
+    def figures(self) -> dict[str, Any]:
+        """What it has counted: plain data."""
+
+    def take_flights(self) -> list[Flight]:
+        """Rounds applied since the last call."""
+        return []
+
+
+class FlatDDP(Method):
+    """torch's own DDP over one default group that spans the sites."""
+
+    collective = "wait"  # the WAN lies inside the reduction
+
+    def __init__(self, model: nn.Module, inner: Optimizer, policy: SyncPolicy, pacer: Pacer) -> None:
+        self._model = model
+        self._most = policy.max_grad_norm
+        self.optimizer = inner
+        self.clock = Clock()
+        self.wrapped = wrap(model, pacer)
+
+    def ready(self) -> None:
+        """DDP has sent the parameters around; wait until all have them."""
+        if dist.is_initialized():
+            dist.barrier()
+
+    def step(self) -> None:
+        """Clip, if the policy says so, and step."""
+        with self.clock.part("apply"):
+            if self._most is not None:
+                torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._most)
+            self.optimizer.step()
+
+    def finish(self) -> None:
+        """Nothing is in flight."""
+
+    def close(self) -> None:
+        """Wait for the others, so that none loses its peer."""
+        if dist.is_initialized():
+            dist.barrier()
+
+    def figures(self) -> dict[str, Any]:
+        """DDP counts nothing."""
+        return {"chain": "", "skipped_rounds": 0, "payload_bytes": 0}
+
+
+class Hierarchical(Method):
+    """DDP inside the site, GeoOptimizer between the sites."""
+
+    collective = "site_collective"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        inner: Optimizer,
+        policy: SyncPolicy,
+        sites: Sites,
+        pacer: Pacer,
+        *,
+        tokens: TokenPlan,
+        data: str,
+        timeout_s: float,
+    ) -> None:
+        self._geo = GeoOptimizer(inner, policy, sites, tokens=tokens, data=data, timeout_s=timeout_s)
+        self.optimizer = self._geo
+        self.clock = self._geo.clock
+        self.wrapped = wrap(model, pacer)
+
+    def step(self) -> None:
+        """GeoOptimizer's."""
+        self._geo.step()
+
+    def finish(self) -> None:
+        """Apply what is in flight."""
+        self._geo.finish()
+
+    def close(self) -> None:
+        """Part from the other sites."""
+        self._geo.close()
+
+    def figures(self) -> dict[str, Any]:
+        """Chain hash, skipped rounds, bytes sent to all peers."""
+        engine = self._geo.engine
+        return {
+            "chain": engine.chain.hex(),
+            "skipped_rounds": engine.skipped_rounds,
+            "payload_bytes": engine.payload_bytes,
+        }
+
+    def take_flights(self) -> list[Flight]:
+        """Rounds applied since the last call."""
+        flown, self._geo.engine.flown = self._geo.engine.flown, []
+        return flown
+
+
+def wrap(model: nn.Module, pacer: Pacer) -> nn.Module:
+    """The model under DDP over the default group, if it has more than one rank."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return model
+    wrapped = DistributedDataParallel(model)
+    wrapped.register_comm_hook(None, pacer.hook)
+    return wrapped
+
+
+def join_flat(sites: Sites, backend: str, timeout_s: float) -> None:
+    """Make torch's default group span all sites, over the sites' store."""
+    dist.init_process_group(
+        backend, store=sites.store("flat"), rank=sites.index * sites.ranks + sites.rank,
+        world_size=sites.count * sites.ranks, timeout=timedelta(seconds=timeout_s),
+    )  # fmt: skip

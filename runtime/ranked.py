@@ -1,0 +1,66 @@
+"""One rank of a run on real machines, started by torchrun."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from geosim.errors import UsageError
+from runtime.job import Job
+from runtime.sites import Sites
+from runtime.train import Run
+
+_SHOW_EVERY_S = 2.0
+
+
+def run_rank(
+    job: Job, site: str, rendezvous: str, wan_address: str | None, *, quiet: bool
+) -> dict[str, Any] | None:
+    """Train this rank's part; rank 0 of the site gets the site's figures, others None.
+
+    Raises:
+        UsageError: for a site that is none, or ranks that torchrun has started too many or too few of.
+        RunError: if the sites disagree, one does not come, or an exchange fails.
+    """
+    rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if site not in job.sites:
+        raise UsageError(f"--site {site}: no such site: use one of {', '.join(job.sites)}")
+    if ranks != job.ranks:
+        raise UsageError(f"site '{site}' has {job.ranks} ranks and torchrun started {ranks}: use --nproc-per-node or --set")
+    device, backend = _device()
+    if ranks > 1 and not job.policy.is_flat:
+        dist.init_process_group(backend, timeout=timedelta(seconds=job.timeout_s))
+    sites = Sites.connect(
+        job.sites, site, rendezvous, wan_address=wan_address, timeout_s=job.timeout_s, place=(rank, ranks)
+    )
+    shown = 0.0
+
+    def tell(event: dict[str, Any]) -> None:
+        nonlocal shown
+        if event["event"] == "step" and rank == 0 and not quiet and time.monotonic() - shown > _SHOW_EVERY_S:
+            shown = time.monotonic()
+            print(f"{site}: step {event['step']}/{job.steps}, loss {event['loss']:.3f}", file=sys.stderr)
+
+    figures = Run(job, sites, device=device, backend=backend).train(tell)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    if rank:
+        return None
+    if not quiet:
+        print(f"{site}: validation loss {figures['validation'][-1][1]:.4f}, parameters {figures['params_hash']}")
+    return figures
+
+
+def _device() -> tuple[torch.device, str]:
+    """Where to compute, and what the site's ranks talk over."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu"), "gloo"
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    torch.cuda.set_device(device)
+    return device, "cpu:gloo,cuda:nccl"

@@ -1,0 +1,184 @@
+"""How sites find each other and agree before the first step: one TCPStore that the first site hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from torch.distributed import DistError, TCPStore
+
+from geosim.errors import RunError, UsageError
+
+_RETRY_S = 0.1
+_FAREWELL_S = 5.0  # how long the host of the store waits for others to read what made it stop
+
+# Field of a greeting -> (what it is, what to do where sites differ). In the order in which they are compared.
+_FIELDS = {
+    "wire": ("the wire version", "install the same geosim everywhere"),
+    "sites": ("the sites", "name the same sites in the same order everywhere"),
+    "ranks": ("the ranks of a site", "start as many ranks in each site"),
+    "policy": ("the policy", "give all sites the same policy file"),
+    "layout": ("the model's tensors", "build the same model everywhere"),
+    "data": ("the data", "give all sites the same text, or the same release of Python for its standard library"),
+    "step": ("the step they stand at", "resume all sites from checkpoints of the same step"),
+    "parameters": ("the parameters", "use the same seed, or load the same checkpoint everywhere"),
+}
+
+
+@dataclass(frozen=True)
+class Address:
+    """HOST:PORT of the store."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read ``HOST:PORT``.
+
+        Raises:
+            UsageError: where there is no host, no port, or a port that cannot be.
+        """
+        host, colon, port = text.rpartition(":")
+        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise UsageError(f"--rendezvous {text}: write HOST:PORT, like 10.0.0.1:29600")
+        return cls(host.strip("[]"), int(port))
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def local_address(towards: Address) -> str:
+    """The address of this machine that packets to `towards` leave from.
+
+    Raises:
+        RunError: if there is no way there.
+    """
+    try:
+        family, kind, _, _, where = socket.getaddrinfo(towards.host, towards.port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(where)  # sends nothing for a datagram socket, but picks the source address
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise RunError(f"rendezvous {towards}: no way there ({error.strerror or error}): check the host name") from None
+
+
+def open_store(address: Address, *, host: bool, first_site: str, timeout_s: float, listen_fd: int | None) -> TCPStore:
+    """The store of all sites; `listen_fd` is a listening socket to serve it from, where the caller made one.
+
+    Raises:
+        RunError: if the address cannot be bound, or nobody answers there within `timeout_s`.
+    """
+    if not host:
+        _await_listener(address, first_site, timeout_s)
+    try:
+        return TCPStore(
+            address.host, address.port, is_master=host, wait_for_workers=False,
+            timeout=timedelta(seconds=timeout_s), master_listen_fd=listen_fd if host else None,
+        )  # fmt: skip
+    except (DistError, RuntimeError) as error:
+        doing = "cannot serve the sites' store there" if host else f"site '{first_site}' stopped answering"
+        raise RunError(f"rendezvous {address}: {doing} ({_first_line(error)})") from None
+
+
+def _await_listener(address: Address, first_site: str, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            with socket.create_connection((address.host, address.port), timeout=max(_RETRY_S, timeout_s)):
+                return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise RunError(
+                    f"waited {timeout_s:g} s for site '{first_site}' at {address}, which hosts the rendezvous, and it "
+                    f"never came ({error.strerror or error}): start it, or check --rendezvous"
+                ) from None
+        time.sleep(_RETRY_S)
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What one rank says of itself: `facts` has keys of `_FIELDS`, and values that must be equal everywhere."""
+
+    site: str
+    rank: int
+    facts: Mapping[str, str | int]
+
+
+def agree(
+    store: TCPStore,
+    mine: Greeting,
+    others: Sequence[tuple[str, int]],
+    *,
+    topic: str,
+    timeout_s: float,
+    readers: Sequence[tuple[str, int]] = (),
+) -> None:
+    """Publish `mine` and compare it with the greetings of `others`, (site, rank) each.
+
+    Args:
+        store: of all sites.
+        mine: what this rank says.
+        others: whom to compare with.
+        topic: what tells one agreement from the next.
+        timeout_s: how long to wait for the others.
+        readers: whom this process, which serves the store, waits for before it stops over a disagreement, so that
+            they see the reason too; empty where it does not serve it.
+
+    Raises:
+        RunError: one line that names both sites and the field, or the site that never came.
+    """
+    store.set(f"{topic}/{mine.site}/{mine.rank}", json.dumps(dict(mine.facts)))
+    deadline = time.monotonic() + timeout_s
+    try:
+        for site, rank in others:
+            key = f"{topic}/{site}/{rank}"
+            try:
+                store.wait([key], timedelta(seconds=max(0.001, deadline - time.monotonic())))
+                theirs = json.loads(store.get(key))
+            except (DistError, RuntimeError) as error:
+                readers = [who for who in readers if who[0] != site]
+                raise RunError(
+                    f"waited {timeout_s:g} s for site '{site}' (rank {rank}) and it never came "
+                    f"({_first_line(error)}): start it, or look at why it stopped"
+                ) from None
+            _compare(mine, Greeting(site, rank, theirs))
+    except RunError:
+        _stay(store, topic, readers)
+        raise
+    finally:
+        _say(store, f"{topic}/read/{mine.site}/{mine.rank}")
+
+
+def _say(store: TCPStore, key: str) -> None:
+    # The host may be gone, and with it whoever would have read this.
+    with contextlib.suppress(DistError, RuntimeError):
+        store.add(key, 1)
+
+
+def _stay(store: TCPStore, topic: str, readers: Sequence[tuple[str, int]]) -> None:
+    """Serve until all readers have read the greetings, or `_FAREWELL_S` pass."""
+    keys = [f"{topic}/read/{site}/{rank}" for site, rank in readers]
+    with contextlib.suppress(DistError, RuntimeError):
+        if keys:
+            store.wait(keys, timedelta(seconds=_FAREWELL_S))
+
+
+def _compare(mine: Greeting, theirs: Greeting) -> None:
+    for field, (what, remedy) in _FIELDS.items():
+        if field not in mine.facts:
+            continue
+        here, there = mine.facts[field], theirs.facts.get(field)
+        if here != there:
+            raise RunError(
+                f"sites '{mine.site}' and '{theirs.site}' disagree on {what}: {here} and {there}: {remedy}"
+            )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:200]

@@ -1,0 +1,206 @@
+"""From what the ranks measured to the figures of a run, under the simulator's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from itertools import accumulate
+from statistics import fmean
+from typing import Any
+
+from geosim.errors import RunError
+from runtime.job import Job
+from runtime.measure import PARTS, percentile
+
+Counters = dict[str, dict[str, int]]
+Figures = dict[str, Any]
+
+
+class Traffic:
+    """The links' counters at the edges of what is measured."""
+
+    def __init__(self, read: Callable[[], Counters] | None) -> None:
+        """`read`: the emulated WAN's counters; None where there is none."""
+        self._read = read
+        self._marks: dict[str, Counters] = {}
+
+    def mark(self, edge: str) -> None:
+        """Read the counters now."""
+        if self._read is not None:
+            self._marks[edge] = self._read()
+
+    def between(self, source: str, destination: str, begin: str | None, end: str) -> int:
+        """Bytes on a link, headers included, from one edge (None: the start) to another."""
+        name = f"{source}->{destination}"
+        last = self._marks[end].get(name, {}).get("delivered_bytes", 0)
+        return last - (0 if begin is None else self._marks[begin].get(name, {}).get("delivered_bytes", 0))
+
+
+def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> dict[str, Any]:
+    """The figures of a run.
+
+    Times are means over the ranks, percentiles over windows. The first `warmup_steps` are not timed, nor is the window
+    after a validation, in which an exchange had more time than it has otherwise. `exposed_wan_s_per_step` is the time in which a rank is
+    blocked for an exchange's result (flat: for the reduction after its backward pass).
+
+    Raises:
+        RunError: if the sites ended with different parameters or results.
+    """
+    hashes = _by_site(job, ranks, "params_hash")
+    chains = _chains(job, ranks)
+    _check_equal("parameters", hashes)
+    _check_equal("results", chains)
+    windows = _windows(job, ranks[0])
+    measured = [i for window in windows for i in window]
+    parts = {name: fmean(fmean(r["records"][i][name] for i in measured) for r in ranks) for name in PARTS}
+    times = [fmean(fmean(r["records"][i]["seconds"] for i in window) for r in ranks) for window in windows]
+    mean = fmean(times)
+    exchanges = _exchanges(job, ranks)
+    links = _links(job, ranks, traffic, wan, mean)
+    return {
+        "scenario": job.scenario.name,
+        "policy": job.policy.name,
+        "step_time_s": {"mean": mean, **{f"p{q}": percentile(times, q / 100) for q in (50, 95, 99)}},
+        "compute_utilization": parts["compute"] / mean,
+        "exchange_time_s": {"mean": fmean(exchanges) if exchanges else 0.0, "p95": percentile(exchanges, 0.95)},
+        "exposed_wan_s_per_step": parts["wait"],
+        "tokens_per_s": job.tokens_per_step / mean,
+        "relative_to_colocated": (parts["compute"] + parts["site_collective"] + parts["apply"]) / mean,
+        "links": links,
+        "wan_bytes_vs_ddp": _against_ddp(job, ranks[0]["parameters"], links),
+        "loss": _losses(ranks),
+        "val_loss": ranks[0]["validation"][-1][1],
+        "val_curve": ranks[0]["validation"],
+        "params_hash": hashes,
+        "chain_hash": next(iter(chains.values())),
+        "skipped_rounds": ranks[0]["skipped_rounds"],
+        "payload_bytes": {
+            site: sum(r["payload_bytes"] for r in ranks if r["site"] == site) * (len(job.sites) - 1) for site in job.sites
+        },
+        "wan_bytes": _totals(job, traffic, wan),
+        "parts": parts,
+        **_split(job, ranks, windows),
+        "wall_s": _wall(ranks),
+        "steps": job.steps,
+        "warmup_steps": ranks[0]["warm_step"] - ranks[0]["first_step"],
+        "measured_steps": len(measured),
+        "paced": job.pace_s is not None,
+        "pace_s": job.pace_s,
+        "wan": wan,
+        "parameters": ranks[0]["parameters"],
+        "seed": job.seed,
+    }
+
+
+def _split(job: Job, ranks: Sequence[Figures], windows: list[list[int]]) -> dict[str, dict[str, float]]:
+    """Seconds of each part in a step that ends no window, and what a window's end adds to that once."""
+    inside, of_window = {}, {}
+    for name in PARTS:
+        within = [r["records"][i][name] for r in ranks for window in windows for i in window[:-1]]
+        inside[name] = fmean(within) if within else 0.0
+        ends = fmean(r["records"][window[-1]][name] for r in ranks for window in windows)
+        of_window[name] = max(0.0, ends - inside[name])
+    return {"parts_inside": inside, "parts_of_window": of_window}
+
+
+def _wall(ranks: Sequence[Figures]) -> list[float]:
+    """Training seconds until each step's end, mean over the ranks; validation is not in it."""
+    rows = [accumulate(record["seconds"] for record in r["records"]) for r in ranks]
+    return [fmean(row) for row in zip(*rows, strict=True)]
+
+
+def _windows(job: Job, rank: Figures) -> list[list[int]]:
+    """Indices into the records, window by window, of what is measured."""
+    interval, first = job.policy.interval, rank["first_step"]
+    after = set(rank["checks"])
+    out, spoilt = [], []
+    for begin in range(first, job.steps, interval):
+        window = [n - first for n in range(begin, begin + interval)]
+        if begin >= rank["warm_step"]:
+            (spoilt if begin in after else out).append(window)
+    return out or spoilt
+
+
+def _exchanges(job: Job, ranks: Sequence[Figures]) -> list[float]:
+    """Seconds of each exchange after warm-up: from when the last site was ready until the last one had everything.
+
+    All processes of a machine read the same monotonic clock.
+    """
+    warm = ranks[0]["warm_step"] // job.policy.interval
+    started: dict[tuple[int, int, int], float] = {}
+    received: dict[tuple[int, int, int], float] = {}
+    for rank in ranks:
+        for flight in rank["flights"]:
+            key = (rank["rank"], flight["fragment"], flight["round"])
+            started[key] = max(started.get(key, 0.0), flight["started_s"])
+            received[key] = max(received.get(key, 0.0), flight["received_s"])
+    return [received[key] - started[key] for key in sorted(started) if key[2] >= warm]
+
+
+def _links(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str, step_s: float) -> dict[str, Any]:
+    """By direction, over all steps, for then every round counts whole; without an emulated WAN the payloads' own bytes stand for what it would count."""
+    count = job.steps - ranks[0]["first_step"]
+    out = {}
+    for link in job.scenario.wan:
+        for a, b in (link.between, link.between[::-1]):
+            if wan == "tun":
+                per_step = traffic.between(a, b, "start", "end") / count
+            else:
+                sent = sum(r["payload_bytes"] for r in ranks if r["site"] == a)
+                per_step = sent / count
+            out[f"{a}->{b}"] = {
+                "bytes_per_step": per_step,
+                "utilization": per_step / step_s / link.bandwidth(a) if wan == "tun" else 0.0,
+            }
+    return out
+
+
+def _totals(job: Job, traffic: Traffic, wan: str) -> dict[str, int]:
+    """Bytes on each link over the whole run, connecting and parting included."""
+    if wan != "tun":
+        return {}
+    ends = [pair for link in job.scenario.wan for pair in (link.between, link.between[::-1])]
+    return {f"{a}->{b}": traffic.between(a, b, None, "close") for a, b in ends}
+
+
+def _against_ddp(job: Job, parameters: int, links: dict[str, Any]) -> float | None:
+    """Bytes on all links, over those of a flat fp32 ring, which crosses between sites once for each of them."""
+    sites, world = len(job.sites), job.scenario.ranks
+    if sites < 2:
+        return None
+    ring = sites * 2 * (world - 1) / world * 4 * parameters
+    return sum(link["bytes_per_step"] for link in links.values()) / ring
+
+
+def _losses(ranks: Sequence[Figures]) -> list[tuple[int, float]]:
+    first = ranks[0]["first_step"]
+    count = len(ranks[0]["records"])
+    return [(first + i + 1, fmean(r["records"][i]["loss"] for r in ranks)) for i in range(count)]
+
+
+def _by_site(job: Job, ranks: Sequence[Figures], key: str) -> dict[str, str]:
+    out = {}
+    for site in job.sites:
+        values = {r[key] for r in ranks if r["site"] == site}
+        if len(values) > 1:
+            raise RunError(f"site '{site}': its ranks ended with different parameters: {', '.join(sorted(values))}")
+        out[site] = str(values.pop())
+    return out
+
+
+def _chains(job: Job, ranks: Sequence[Figures]) -> dict[str, str]:
+    """One hash a site, over its ranks' chain hashes in the order of their shards."""
+    return {
+        site: blake2b("".join(r["chain"] for r in _of(ranks, site)).encode(), digest_size=8).hexdigest()
+        for site in job.sites
+    }
+
+
+def _of(ranks: Sequence[Figures], site: str) -> list[Figures]:
+    return sorted((r for r in ranks if r["site"] == site), key=lambda r: int(r["rank"]))
+
+
+def _check_equal(what: str, by_site: dict[str, str]) -> None:
+    if len(set(by_site.values())) > 1:
+        shown = ", ".join(f"{site} {value}" for site, value in by_site.items())
+        raise RunError(f"the sites ended with different {what} ({shown})")

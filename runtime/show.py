@@ -1,0 +1,84 @@
+"""What people see of a run: progress on standard error, tables on standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
+from rich.table import Table
+
+from geosim.units import BANDWIDTH, SIZE, TIME, show
+from runtime.doctor import Finding
+
+
+class Progress:
+    """A bar on a terminal, a line every tenth of the run elsewhere."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = RichProgress(*columns, console=self._console, disable=not self._console.is_terminal)
+        self._task = self._bar.add_task("starting the ranks", total=steps)
+
+    def __enter__(self) -> Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, step: int, steps: int, loss: float) -> None:
+        """A step is done."""
+        self._bar.update(self._task, completed=step, description=f"loss {loss:.3f}")
+        if self._bar.disable and (step % max(1, steps // 10) == 0 or step == steps):
+            print(f"step {step}/{steps}, loss {loss:.3f}", file=sys.stderr)
+
+
+def write_result(result: dict[str, Any]) -> None:
+    """The figures of a run as a table."""
+    console = Console()
+    table = Table(title=f"{result['policy']} on {result['scenario']}, {result['steps']} steps, measured")
+    table.add_column("figure")
+    table.add_column("value", justify="right")
+    step, exchange = result["step_time_s"], result["exchange_time_s"]
+    rows = [
+        ("step time, mean", show(step["mean"], TIME)),
+        ("step time, p95 over windows", show(step["p95"], TIME)),
+        ("compute utilization", f"{result['compute_utilization']:.1%}"),
+        ("exchange, mean", show(exchange["mean"], TIME)),
+        ("blocked for the WAN, a step", show(result["exposed_wan_s_per_step"], TIME)),
+        ("tokens a second", f"{result['tokens_per_s']:,.0f}"),
+        ("relative to co-located", f"{result['relative_to_colocated']:.1%}"),
+    ]
+    for name, link in result["links"].items():
+        per_second = link["bytes_per_step"] / step["mean"]
+        rows.append((f"{name}, a step", f"{show(link['bytes_per_step'], SIZE)} ({show(per_second, BANDWIDTH)})"))
+    if result["wan_bytes_vs_ddp"] is not None:
+        rows.append(("WAN bytes against flat DDP", f"{result['wan_bytes_vs_ddp']:.2%}"))
+    rows += [
+        ("loss, first and last step", f"{result['loss'][0][1]:.3f}, {result['loss'][-1][1]:.3f}"),
+        ("validation loss", f"{result['val_loss']:.4f}"),
+        ("rounds skipped", str(result["skipped_rounds"])),
+    ]
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    if result["paced"]:
+        console.print(f"Computation is paced to {show(result['pace_s'], TIME)} a step: a stand-in for accelerators.")
+    if result["wan"] == "none":
+        console.print("No WAN lay between the sites; link figures count payload bytes.")
+
+
+def write_findings(findings: Sequence[Finding]) -> None:
+    """What works here, as a table."""
+    table = Table(title="georun on this machine")
+    for column in ("what", "works", "detail"):
+        table.add_column(column)
+    for finding in findings:
+        table.add_row(finding.what, "yes" if finding.works else "no", finding.detail)
+    Console().print(table)

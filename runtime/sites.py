@@ -1,0 +1,177 @@
+"""Who am I: this process's site and its rank in it, the other sites, and the ways to reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import torch.distributed as dist
+from torch.distributed import ProcessGroupGloo, TCPStore
+
+from geosim.errors import RunError, UsageError
+from runtime.rendezvous import Address, Greeting, agree, local_address, open_store
+
+
+class Sites:
+    """One process among R of a site, and its site among M.
+
+    Inside a site torch's default process group is the site's own, so the user's DDP code stays as it is. Across sites,
+    rank s of each site talks to rank s of the others, over a store that the first site's rank 0 hosts and one process
+    group a stream. Groups carry an epoch, so that a new one can stand up over the same store.
+
+    Attributes:
+        names: all sites, in the order that numbers them.
+        index: this site's number.
+        rank, ranks: of this process in its site, and how many there are.
+        timeout_s: how long a rendezvous may take.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        site: str,
+        store: TCPStore | None,
+        *,
+        rank: int = 0,
+        ranks: int = 1,
+        wan_address: str = "127.0.0.1",
+        timeout_s: float = 60.0,
+    ) -> None:
+        if site not in names:
+            raise UsageError(f"--site {site}: no such site: use one of {', '.join(names)}")
+        if len(set(names)) != len(names):
+            raise UsageError(f"sites {', '.join(names)}: one is there twice")
+        if len(names) > 1 and store is None:
+            raise UsageError(f"sites {', '.join(names)}: several sites need a rendezvous")
+        self.names = tuple(names)
+        self.index = self.names.index(site)
+        self.rank = rank
+        self.ranks = ranks
+        self.timeout_s = timeout_s
+        self._store = store
+        self._wan_address = wan_address
+        self._agreements = 0
+
+    @classmethod
+    def connect(
+        cls,
+        names: Sequence[str],
+        site: str,
+        rendezvous: str,
+        *,
+        wan_address: str | None = None,
+        timeout_s: float = 60.0,
+        listen_fd: int | None = None,
+        place: tuple[int, int] | None = None,
+    ) -> Sites:
+        """Join the other sites; call it after `torch.distributed.init_process_group` of the site, if it has ranks.
+
+        Args:
+            names: all sites; the first one's rank 0 hosts the store.
+            site: this one.
+            rendezvous: HOST:PORT of the store.
+            wan_address: the address that other sites reach this process by; None: the one that leads to the store.
+            timeout_s: how long to wait for the store, and later for each agreement.
+            listen_fd: a listening socket for the store, where the caller made one.
+            place: this process's rank in the site and the number of ranks; None: as the default group says.
+
+        Raises:
+            UsageError: for names or an address that cannot be.
+            RunError: if the store cannot be reached within `timeout_s`.
+        """
+        if site not in names:
+            raise UsageError(f"--site {site}: no such site: use one of {', '.join(names)}")
+        if place is None:
+            place = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        rank, ranks = place
+        address = Address.parse(rendezvous)
+        host = site == names[0] and rank == 0
+        store = open_store(address, host=host, first_site=names[0], timeout_s=timeout_s, listen_fd=listen_fd)
+        return cls(
+            names, site, store, rank=rank, ranks=ranks, timeout_s=timeout_s,
+            wan_address=wan_address or local_address(address),
+        )  # fmt: skip
+
+    @property
+    def count(self) -> int:
+        """M, the number of sites."""
+        return len(self.names)
+
+    @property
+    def name(self) -> str:
+        """This site's."""
+        return self.names[self.index]
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Numbers of the other sites."""
+        return tuple(m for m in range(self.count) if m != self.index)
+
+    def store(self, prefix: str) -> dist.Store:
+        """The sites' store, under a prefix of one's own.
+
+        Raises:
+            UsageError: if there is only one site, which has none.
+        """
+        if self._store is None:
+            raise UsageError(f"site '{self.name}' is alone and has no store")
+        return dist.PrefixStore(prefix, self._store)
+
+    def agree(self, facts: Mapping[str, str | int], shards: int) -> None:
+        """Compare `facts` with the same WAN rank of every other site (ranks beyond the shards: with rank 0).
+
+        Every rank of every site calls it, equally often.
+
+        Raises:
+            RunError: one line that names both sites and the field in which they differ, or the site that never came.
+        """
+        if self._store is None:
+            return
+        shard = self.rank if self.rank < shards else 0
+        full = {"sites": " ".join(self.names), "ranks": self.ranks, **facts}
+        topic = f"agreement-{self._agreements}"
+        self._agreements += 1
+        everyone = [(name, r) for name in self.names for r in range(self.ranks)]
+        me = (self.name, self.rank)
+        agree(
+            self._store, Greeting(*me, full), [(self.names[m], shard) for m in self.others],
+            topic=topic, timeout_s=self.timeout_s,
+            readers=[who for who in everyone if who != me] if self._hosts else (),
+        )  # fmt: skip
+
+    def open_streams(self, count: int, *, timeout_s: float, epoch: int = 0) -> list[ProcessGroupGloo]:
+        """`count` groups of this rank and the same rank in every other site, each with connections of its own.
+
+        Args:
+            count: parallel streams.
+            timeout_s: how long one send or receive may take.
+            epoch: counts the groups that have stood on this store.
+
+        Raises:
+            RunError: if a site does not come.
+        """
+        groups = []
+        for stream in range(count):
+            options = ProcessGroupGloo._Options()
+            options._devices = [ProcessGroupGloo.create_device(hostname=self._wan_address)]
+            options._timeout = timedelta(seconds=timeout_s)
+            options._threads = 1
+            store = self.store(f"wan/epoch-{epoch}/shard-{self.rank}/stream-{stream}")
+            try:
+                groups.append(ProcessGroupGloo(store, self.index, self.count, options))
+            except RuntimeError as error:
+                line = str(error).strip().split("\n")[0][:200]
+                raise RunError(f"site '{self.name}': cannot connect to the other sites ({line})") from None
+        return groups
+
+    def part(self, groups: Sequence[ProcessGroupGloo]) -> None:
+        """Leave together: nobody closes connections that another one still reads from."""
+        for group in groups:
+            try:
+                group.barrier().wait(timedelta(seconds=self.timeout_s))
+            except RuntimeError:
+                return  # a peer that has gone reads no more
+
+    @property
+    def _hosts(self) -> bool:
+        return self.index == 0 and self.rank == 0

@@ -1,0 +1,189 @@
+"""One rank's training run: a byte-level GPT on real text, under flat DDP or across sites."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+
+from runtime import checkpoint
+from runtime.data import Corpus, load
+from runtime.job import Job, warmup_cosine
+from runtime.measure import warm_steps
+from runtime.method import FlatDDP, Hierarchical, Method, join_flat
+from runtime.models import GPTConfig, from_config
+from runtime.pace import Pacer
+from runtime.sites import Sites
+from runtime.codec import wire
+
+Emit = Callable[[dict[str, Any]], None]
+
+_VALIDATION_BATCHES, _VALIDATION_SEQUENCES = 16, 8
+
+
+class Run:
+    """A job as one rank carries it out; `train` returns everything that it measured."""
+
+    def __init__(self, job: Job, sites: Sites, *, device: torch.device, backend: str) -> None:
+        """Join the others and build what trains.
+
+        Args:
+            job: what to do.
+            sites: this process's place, connected; for a policy across sites the default group is the site's.
+            device: where to compute.
+            backend: of the default group, which a flat policy makes here.
+
+        Raises:
+            RunError: if the sites disagree, or one does not come.
+        """
+        self.job = job
+        self.sites = sites
+        self.device = device
+        self.world = sites.count * sites.ranks
+        self.place = sites.index * sites.ranks + sites.rank
+        self.corpus: Corpus = load(job.data)
+        shape, sequence = job.scenario.workload.model, job.scenario.workload.sequence
+        config = GPTConfig(shape.layers, shape.d_model, shape.heads, shape.positions or sequence)
+        self.model = from_config(config, job.seed).to(device)
+        inner = AdamW(self.model.named_parameters(), lr=job.lr, betas=(0.9, 0.95), weight_decay=0.1)
+        policy = job.policy
+        dtype = str(getattr(policy.codec.quantize, "kind", "fp32")) if policy.is_flat else "fp32"
+        self.pacer = Pacer(job.pace_s, sum(p.numel() for p in self.model.parameters()), dtype)
+        self.method: Method
+        if policy.is_flat:
+            sites.agree(self._facts(), shards=sites.ranks)
+            join_flat(sites, backend, job.timeout_s)
+            self.method = FlatDDP(self.model, inner, policy, self.pacer)
+        else:
+            share = (job.tokens_per_step // sites.count,) * sites.count
+            self.method = Hierarchical(
+                self.model, inner, policy, sites, self.pacer,
+                tokens=lambda step: share, data=self.corpus.fingerprint, timeout_s=job.timeout_s,
+            )  # fmt: skip
+        self.scheduler = LambdaLR(self.method.optimizer, warmup_cosine(job.steps))
+        self.step = 0
+        if job.resume is not None:
+            self.step = checkpoint.load(
+                Path(job.resume), sites.name, sites.rank,
+                model=self.model, optimizer=self.method.optimizer, scheduler=self.scheduler,
+            )  # fmt: skip
+
+    def train(self, emit: Emit) -> dict[str, Any]:
+        """All steps, then what is in flight, then validation; `emit` is told of progress.
+
+        Raises:
+            RunError: whatever goes wrong in an exchange.
+        """
+        first, steps = self.step, self.job.steps
+        warm = first + warm_steps(steps - first, self.job.policy.interval)
+        checks = self._check_points(first)
+        curve: list[tuple[int, float]] = []
+        records: list[dict[str, float]] = []
+        flights: list[dict[str, float]] = []
+        self.method.ready()
+        emit({"event": "traffic", "edge": "start"})
+        while self.step < steps:
+            records.append(self._one_step())
+            flights += self._flights()
+            emit({"event": "step", "step": self.step, "loss": records[-1]["loss"]})
+            if self.job.save and self.job.save_every and self.step % self.job.save_every == 0:
+                self._save()
+            if self.step in checks:
+                curve.append((self.step, self.validate()))
+        if self.job.save and not (self.job.save_every and steps % self.job.save_every == 0):
+            self._save()
+        self.method.finish()
+        flights += self._flights()
+        emit({"event": "traffic", "edge": "end"})
+        curve.append((steps, self.validate()))
+        figures = {
+            "site": self.sites.name, "rank": self.sites.rank, "first_step": first, "warm_step": warm,
+            "records": records, "flights": flights, "validation": curve, "checks": sorted(checks),
+            "params_hash": self._params_hash(), "parameters": sum(p.numel() for p in self.model.parameters()),
+            **self.method.figures(),
+        }  # fmt: skip
+        self.method.close()
+        return figures
+
+    @torch.no_grad()
+    def validate(self) -> float:
+        """Loss of the parameters that all share now, on fixed batches dealt over the default group's ranks."""
+        rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        batches = self.corpus.validation_batches(
+            _VALIDATION_BATCHES, batch_size=_VALIDATION_SEQUENCES, sequence=self.job.scenario.workload.sequence
+        )
+        total = torch.zeros(1, dtype=torch.float64)
+        for i, batch in enumerate(batches):
+            if i % world == rank:
+                total += self._loss(self.model, *batch).double().cpu()
+        total = total.to(self.device)
+        if world > 1:
+            dist.all_reduce(total)
+        return float(total.item()) / _VALIDATION_BATCHES
+
+    def _one_step(self) -> dict[str, float]:
+        workload, method = self.job.scenario.workload, self.method
+        begun = time.perf_counter()
+        self.pacer.begin()
+        batch = self.corpus.batch(
+            self.step, rank=self.place, world=self.world, batch_size=workload.batch_per_accelerator,
+            sequence=workload.sequence, seed=self.job.seed,
+        )  # fmt: skip
+        method.optimizer.zero_grad()
+        loss = self._loss(method.wrapped, *batch)
+        loss.backward()
+        method.clock.add(method.collective, self.pacer.end())
+        method.clock.add("compute", self.pacer.computation_s)
+        method.step()
+        self.scheduler.step()
+        self.step += 1
+        spent = time.perf_counter() - begun
+        return {"seconds": spent, "loss": float(loss.item()), **method.clock.take()}
+
+    def _flights(self) -> list[dict[str, float]]:
+        return [
+            {"fragment": f.fragment, "round": f.round, "started_s": f.started_s, "received_s": f.received_s}
+            for f in self.method.take_flights()
+            if f.started_s  # not one that a checkpoint has brought along
+        ]
+
+    def _loss(self, model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
+        logits = model(tokens.to(self.device)).float()
+        return nn.functional.cross_entropy(logits.flatten(0, 1), targets.to(self.device).flatten())
+
+    def _check_points(self, first: int) -> set[int]:
+        """Window ends after which the validation loss is measured, the last step's excluded."""
+        interval = self.job.policy.interval
+        windows = (self.job.steps - first) // interval
+        parts = self.job.validations + 1
+        ends = {first + windows * i // parts * interval for i in range(1, parts)}
+        return {step for step in ends if first < step < self.job.steps and step % interval == 0}
+
+    def _save(self) -> None:
+        assert self.job.save is not None
+        checkpoint.save(
+            Path(self.job.save), self.sites.name, self.sites.rank, model=self.model,
+            optimizer=self.method.optimizer, scheduler=self.scheduler, step=self.step,
+        )  # fmt: skip
+
+    def _params_hash(self) -> str:
+        digest = blake2b(digest_size=8)
+        for param in self.model.parameters():
+            digest.update(param.detach().cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
+    def _facts(self) -> dict[str, str | int]:
+        return {
+            "wire": wire.VERSION,
+            "policy": self.job.policy.fingerprint(),
+            "data": self.corpus.fingerprint,
+            "parameters": self._params_hash(),
+        }

@@ -1,0 +1,91 @@
+"""A scenario's WAN as the emulator's links."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from geosim.errors import UsageError
+from geosim.scenario import Scenario, WanLink
+from runtime.emulate import EmulatedWan, LinkSpec
+
+# The emulator draws delays uniformly and joins them by straight lines: their standard deviation is this part of the
+# half width (1/sqrt(3) of a uniform draw, times sqrt(2/3) for the lines between draws).
+_JITTER_DEVIATION = math.sqrt(2) / 3
+_KERNEL_WINDOW_BYTES = 4 * 1024 * 1024
+
+
+def emulated_wan(scenario: Scenario, seed: int) -> EmulatedWan:
+    """The emulated WAN of a scenario, not yet entered.
+
+    Raises:
+        UsageError: for what one emulator cannot do at once, naming the field.
+        RunError: where the machine cannot emulate; the line says what is missing.
+    """
+    links: dict[tuple[str, str], LinkSpec] = {}
+    for link in scenario.wan:
+        a, b = link.between
+        links[a, b] = _spec(link, a)
+        links[b, a] = _spec(link, b)
+    _check_ports(scenario)
+    return EmulatedWan(
+        [site.name for site in scenario.sites], links, seed=seed, mtu=int(_same(scenario, "mtu_bytes", 1500)),
+        congestion_control=_same(scenario, "congestion_control", None), sysctls=_sysctls(scenario),
+    )  # fmt: skip
+
+
+def check_connected(scenario: Scenario) -> None:
+    """Refuse sites that have no link: every site sends to every other.
+
+    Raises:
+        UsageError: naming the pair.
+    """
+    names = [site.name for site in scenario.sites]
+    for i, a in enumerate(names):
+        for b in names[i + 1 :]:
+            if scenario.link(a, b) is None:
+                raise UsageError(f"wan: no link between '{a}' and '{b}': add one, or use --wan none")
+
+
+def _spec(link: WanLink, source: str) -> LinkSpec:
+    return LinkSpec(
+        rate_bytes_per_s=link.bandwidth(source),
+        delay_s=link.rtt_s / 2,
+        jitter_s=link.jitter_s / _JITTER_DEVIATION,
+        loss=link.loss,
+        queue_bytes=None if link.queue_bytes is None else int(link.queue_bytes),
+        trace=tuple((point.at_s, point.bandwidth_bytes_per_s) for point in link.trace),
+    )
+
+
+def _same(scenario: Scenario, field: str, default: Any) -> Any:
+    values = {getattr(link, field) for link in scenario.wan}
+    if len(values) > 1:
+        shown = ", ".join(map(str, sorted(values)))
+        raise UsageError(f"wan: {field} differs between links ({shown}): the emulator has one for all of them")
+    return values.pop() if values else default
+
+
+def _sysctls(scenario: Scenario) -> dict[str, str]:
+    window = int(_same(scenario, "window_bytes", _KERNEL_WINDOW_BYTES))
+    if window == _KERNEL_WINDOW_BYTES:
+        return {}  # the kernel's own limit of a send buffer
+    start = min(window, 16384)
+    return {"net.ipv4.tcp_wmem": f"4096 {start} {window}", "net.ipv4.tcp_rmem": f"4096 131072 {max(2 * window, 262144)}"}
+
+
+def _check_ports(scenario: Scenario) -> None:
+    """A site's own limit is not emulated: it must not bind."""
+    for site in scenario.sites:
+        out = sum(link.bandwidth(site.name) for link in scenario.wan if site.name in link.between)
+        into = sum(
+            link.bandwidth(next(end for end in link.between if end != site.name))
+            for link in scenario.wan
+            if site.name in link.between
+        )
+        for field, limit, need in (("uplink", site.uplink_bytes_per_s, out), ("downlink", site.downlink_bytes_per_s, into)):
+            if limit is not None and limit < need:
+                raise UsageError(
+                    f"sites: {field} of '{site.name}' is below what its links carry together: the emulator knows links "
+                    f"only: lower their bandwidth, or use --wan none"
+                )

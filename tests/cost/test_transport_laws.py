@@ -1,0 +1,112 @@
+"""Laws of one TCP flow on one path."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geosim.cost.transport import (
+    loss_window,
+    make_path,
+    payload_share,
+    send_time,
+    time_for,
+    window_after,
+    window_restart,
+    wire_bytes,
+)
+from geosim.scenario import WanLink
+
+RATES = st.floats(1e5, 1e10)
+TRIPS = st.floats(1e-4, 0.4)
+SIZES = st.floats(1.0, 1e10)
+
+
+def wan(rate: float = 12.5e6, rtt: float = 0.04, **fields: object) -> WanLink:
+    return WanLink(between=("a", "b"), bandwidth_bytes_per_s=rate, rtt_s=rtt, **fields)  # type: ignore[arg-type]
+
+
+def by_rounds(size: float, rate: float, rtt: float, window: float, limit: float) -> float:
+    """The law as a loop: a naive oracle."""
+    time = 0.0
+    while window < min(rate * rtt, limit) and size > window:
+        size -= window
+        window = min(2 * window, limit)
+        time += rtt
+    ramping = window < min(rate * rtt, limit)
+    return time + size / (rate if ramping else min(rate, limit / rtt))
+
+
+@given(SIZES, RATES, TRIPS, st.floats(1e3, 1e6), st.floats(1.0, 1e4))
+def test_the_formula_is_the_loop(size: float, rate: float, rtt: float, window: float, factor: float) -> None:
+    limit = window * factor
+    assert float(send_time(size, rate, rtt, window, limit, limit / rtt)) == pytest.approx(
+        by_rounds(size, rate, rtt, window, limit), rel=1e-6, abs=rtt * 1e-6
+    )
+
+
+def test_arrays_give_what_scalars_give() -> None:
+    sizes = np.geomspace(10, 1e9, 50)
+    together = send_time(sizes, 12.5e6, 0.04, 14480.0, 1e6, 9e6)
+    assert together == pytest.approx(
+        [float(send_time(s, 12.5e6, 0.04, 14480.0, 1e6, 9e6)) for s in sizes], rel=1e-15
+    )
+
+
+@given(SIZES, RATES, TRIPS, st.floats(1.0, 4.0))
+def test_more_bandwidth_is_never_slower(size: float, rate: float, rtt: float, more: float) -> None:
+    assert time_for(size, wan(rate * more, rtt), "a") <= time_for(size, wan(rate, rtt), "a") * (1 + 1e-9)
+
+
+@given(SIZES, RATES, TRIPS, st.floats(0.2, 1.0))
+def test_a_shorter_way_is_never_slower(size: float, rate: float, rtt: float, less: float) -> None:
+    assert time_for(size, wan(rate, rtt * less), "a") <= time_for(size, wan(rate, rtt), "a") * (1 + 1e-9)
+
+
+@given(SIZES, RATES, TRIPS)
+def test_nothing_is_faster_than_link_and_light(size: float, rate: float, rtt: float) -> None:
+    link = wan(rate, rtt)
+    assert time_for(size, link, "a") >= rtt + wire_bytes(size, link) / rate * (1 - 1e-9)
+
+
+def test_headers_take_their_share() -> None:
+    assert payload_share(1500) == pytest.approx(1448 / 1500)
+    assert wire_bytes(1448.0, wan()) == pytest.approx(1500)
+
+
+def test_what_gloo_over_kernel_tcp_took() -> None:
+    """Medians of Gloo exchanges both ways (torch 2.13, emulated 100 Mbit/s, 40 ms, CUBIC) after silence."""
+    measured = {34450: 0.083, 131072: 0.164, 1048576: 0.293, 4194304: 0.632}
+    for size, seconds in measured.items():
+        assert time_for(size, wan(), "a", two_way=True) == pytest.approx(seconds, rel=0.06)
+
+
+def test_a_window_limits_a_long_path() -> None:
+    link = wan(125e6, 0.18, window_bytes=2.9e6)
+    rate = 500e6 / time_for(500e6, link, "a")
+    assert rate == pytest.approx(2.9e6 / 0.18, rel=0.05)
+    assert 5e9 / time_for(5e9, link, "a", flows=4) == pytest.approx(4 * 2.9e6 / 0.18, rel=0.05)
+
+
+def test_silence_halves_the_window_once_a_timeout() -> None:
+    path = make_path(wan(), "a")
+    first = path.initial_window(1)
+    for idle, factor in ((0.0, 1), (path.rto_s * 0.99, 1), (path.rto_s * 1.01, 2), (path.rto_s * 3.5, 8)):
+        assert float(window_restart(64 * first, idle, first, path.rto_s, True)) == 64 * first / factor
+    assert float(window_restart(64 * first, 1e6, first, path.rto_s, True)) == first
+    assert float(window_restart(64 * first, 1e6, first, path.rto_s, False)) == 64 * first
+    assert float(window_restart(0.5 * first, 1e6, first, path.rto_s, True)) == 0.5 * first
+
+
+def test_acknowledged_bytes_open_the_window() -> None:
+    assert float(window_after(1000.0, 500.0, 1e6)) == 1500
+    assert float(window_after(1000.0, 5e9, 1e6)) == 1e6
+
+
+def test_loss_bounds_the_window_as_published() -> None:
+    """RFC 8312 table 2: at 10 Gbit/s, 100 ms, the average CUBIC window in packets for these loss rates."""
+    for loss, packets in ((1e-2, 12), (1e-3, 38), (1e-4, 187), (1e-5, 1054)):
+        window = loss_window(loss, 0.1, 1500, "cubic") / 1448
+        assert window == pytest.approx(packets, rel=0.03)
+    assert loss_window(1e-2, 0.1, 1500, "reno") / 1448 == pytest.approx(12, rel=0.03)
+    assert loss_window(1e-2, 0.1, 1500, "bbr") == float("inf")

@@ -1,0 +1,89 @@
+"""Sites that disagree, or do not come: one line that says who and what, at every rank, in time."""
+
+import time
+
+import pytest
+import torch
+from geo_cases import inner_for, make_policy, network
+
+from geosim.errors import RunError, UsageError
+from runtime.optimizer import GeoOptimizer
+from runtime.rendezvous import Address
+from runtime.sites import Sites
+
+
+def build(sites, *, odd):
+    """A GeoOptimizer whose site `west` differs in one thing."""
+    differs = sites.name == "west"
+    policy = {"interval": 4 if odd == "policy" and differs else 2}
+    model = network(seed=2 if odd == "parameters" and differs else 1)
+    if odd == "layout" and differs:
+        model.append(torch.nn.Linear(4, 4))
+    data = "b" if odd == "data" and differs else "a"
+    GeoOptimizer(inner_for("sgd", model, 0.1), make_policy(policy), sites, data=data)
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        ("policy", "the policy"),
+        ("parameters", "the parameters"),
+        ("layout", "the model's tensors"),
+        ("data", "the data"),
+    ],
+)
+def test_every_rank_says_what_differs(pool, odd, words):
+    for site in pool.errors(build, odd=odd):
+        for error in site:
+            assert isinstance(error, RunError)
+            text = str(error)
+            assert words in text
+            assert "'east'" in text
+            assert "'west'" in text
+            assert "\n" not in text
+
+
+def test_a_site_that_never_comes(pool):
+    begin = time.monotonic()
+    errors = pool.errors(build, absent=("west",), odd=None, timeout_s=1.5)
+    assert time.monotonic() - begin < 15
+    for error in errors[0]:
+        assert isinstance(error, RunError)
+        assert "waited 1.5 s for site 'west'" in str(error)
+
+
+def test_a_host_that_never_comes(pool):
+    errors = pool.errors(build, ranks=1, absent=("east",), odd=None, timeout_s=1.0)
+    assert "waited 1 s for site 'east'" in str(errors[0][0])
+
+
+@pytest.mark.parametrize("text", ["here", ":29600", "here:", "here:port", "here:99999"])
+def test_rendezvous_must_be_an_address(text):
+    with pytest.raises(UsageError, match="HOST:PORT"):
+        Address.parse(text)
+
+
+def test_a_site_must_be_one_of_the_sites():
+    with pytest.raises(UsageError, match="no such site: use one of east, west"):
+        Sites(["east", "west"], "north", None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "word"),
+    [
+        ({"topology": "ring"}, "topology"),
+        ({"topology": "hub"}, "topology"),
+        ({"topology": "tree"}, "topology"),
+        ({"overlap": "eager"}, "overlap"),
+        ({"update": "local", "interval": 8, "overlap": {"kind": "streaming", "steps": 2}}, "overlap"),
+        ({"update": {"kind": "accumulate", "send": "momentum"}}, "update.send"),
+        ({"adapt": "hide-exchange"}, "adapt"),
+        ({"shards": 2}, "shards"),
+    ],
+)
+def test_what_only_the_simulator_knows_is_refused(policy, word):
+    model = network()
+    with pytest.raises(UsageError, match=word) as error:
+        GeoOptimizer(inner_for("sgd", model, 0.1), make_policy(policy), Sites(["east"], "east", None))
+    assert "\n" not in str(error.value)
+    assert word == "shards" or "geosim simulate" in str(error.value)

@@ -1,0 +1,198 @@
+"""Whole runs: a process a rank, over loopback and over the emulated WAN, and what happens when one dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from geosim.errors import RunError, UsageError
+from geosim.policy import load_policy
+from geosim.scenario import load_scenario
+from runtime.emulate import missing
+from runtime.launch import emulate
+
+TINY = {"name": "tiny", "layers": 2, "d_model": 32, "heads": 2, "ffn": 128, "gated": False, "vocabulary": 256, "tied": True}
+KEYS = {
+    "scenario", "policy", "step_time_s", "compute_utilization", "exchange_time_s", "exposed_wan_s_per_step",
+    "tokens_per_s", "relative_to_colocated", "links", "wan_bytes_vs_ddp",
+}  # fmt: skip
+needs_wan = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A small corpus."""
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    lines = [f"{n} times {n} is {n * n}, and {n} plus {n} is {n + n}.\n" for n in range(4000)]
+    path.write_text("".join(lines))
+    return str(path)
+
+
+def scenario(**changes):
+    """Two sites of two ranks and a tiny model."""
+    base = {"workload.model": dict(TINY), "workload.sequence": 32, "workload.batch_per_accelerator": 4}
+    return load_scenario("laptop", base | changes)
+
+
+def left_over():
+    """Workers that still run, by process number."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes()
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            if b"runtime.worker" in command and parent == os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
+def test_a_run_without_a_wan(text, tmp_path):
+    steps = []
+    policy = load_policy("hierarchical-efsgd", {"interval": 4})
+    result = emulate(
+        scenario(), policy, 24, wan="none", data=text, pace_s=0.02, validations=1, save=str(tmp_path / "saved"),
+        progress=lambda step, of, loss: steps.append((step, of)),
+    )  # fmt: skip
+    assert set(result) >= KEYS
+    json.dumps(result)
+    assert steps[-1] == (24, 24)
+    assert result["warmup_steps"] == 8
+    # Windows 3 to 6 are measured, without the one after the validation at step 12.
+    assert result["measured_steps"] == 12
+    assert result["step_time_s"]["mean"] >= 0.02
+    assert result["paced"]
+    assert len(result["loss"]) == 24
+    assert [step for step, _ in result["val_curve"]] == [12, 24]
+    assert result["val_loss"] < result["loss"][0][1]
+    assert len(set(result["params_hash"].values())) == 1
+    assert result["payload_bytes"]["east"] == result["payload_bytes"]["west"] > 0
+    assert sorted(result["links"]) == ["east->west", "west->east"]
+    assert sorted(p.name for p in (tmp_path / "saved").iterdir()) == [
+        "east.rank-0.pt", "east.rank-1.pt", "west.rank-0.pt", "west.rank-1.pt",
+    ]  # fmt: skip
+    assert not left_over()
+
+
+def test_a_resumed_run_ends_with_the_same_parameters(text, tmp_path):
+    policy = load_policy("hierarchical-efsgd", {"interval": 2})
+    options = {"wan": "none", "data": text, "seed": 3}
+    whole = emulate(scenario(), policy, 8, save=str(tmp_path), save_every=6, **options)
+    again = emulate(scenario(), policy, 8, resume=str(tmp_path), **options)
+    assert again["params_hash"] == whole["params_hash"]
+    assert again["chain_hash"] == whole["chain_hash"]
+    assert again["loss"] == whole["loss"][6:]
+
+
+def test_flat_ddp_learns_what_one_exact_exchange_a_step_does(text):
+    flat = emulate(scenario(), load_policy("ddp"), 8, wan="none", data=text)
+    exact = emulate(scenario(), load_policy("ddp", {"topology": "direct"}), 8, wan="none", data=text)
+    for (_, a), (_, b) in zip(flat["loss"], exact["loss"], strict=True):
+        assert a == pytest.approx(b, rel=1e-4)
+    assert flat["val_loss"] == pytest.approx(exact["val_loss"], rel=1e-4)
+    assert len(set(flat["params_hash"].values())) == 1
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_rank_that_dies_ends_the_run(text, number):
+    holder = {}
+
+    def progress(step, of, loss):
+        if "killed" not in holder and step >= 3:
+            holder["killed"] = time.monotonic()
+            os.kill(holder["crew"].members[number].process.pid, signal.SIGKILL)
+
+    policy = load_policy("hierarchical-efsgd", {"interval": 2})
+    with pytest.raises(RunError) as error:
+        emulate(
+            scenario(), policy, 400, wan="none", data=text, pace_s=0.05, progress=progress,
+            on_start=lambda crew: holder.update(crew=crew),
+        )  # fmt: skip
+    assert time.monotonic() - holder["killed"] < 5
+    site = ("east", "west")[number // 2]
+    assert f"site '{site}' rank {number % 2} was killed by SIGKILL" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not left_over()
+
+
+def test_an_error_in_a_rank_is_the_runs(tmp_path):
+    short = tmp_path / "short.txt"
+    short.write_text("too short")
+    with pytest.raises(UsageError, match="too small"):
+        emulate(scenario(), load_policy("ddp"), 2, wan="none", data=str(short))
+    assert not left_over()
+
+
+@pytest.mark.parametrize(
+    ("changes", "policy", "steps", "word"),
+    [
+        ({}, "hierarchical-efsgd", 20, "use 16 or 32"),
+        ({}, "eager-diloco", 500, "geosim simulate"),
+        ({"sites.0.accelerators_per_node": 3}, "ddp", 2, "unequal ranks"),
+        ({"workload.model": "llama2-7b"}, "ddp", 2, "workload.model"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_starts(changes, policy, steps, word):
+    with pytest.raises(UsageError, match=word) as error:
+        emulate(load_scenario("laptop", changes), load_policy(policy), steps, wan="none")
+    assert "\n" not in str(error.value)
+
+
+@needs_wan
+def test_over_the_emulated_wan_the_relay_counts_little_more_than_the_payloads(text):
+    # 35,000 parameters in fp32: some 70 KB a rank, so several ranks' worth makes more than 256 KiB a round.
+    changes = {"wan.0.rtt": "10 ms", "wan.0.bandwidth": "200 Mbit/s", "workload.model": dict(TINY, d_model=128, ffn=512)}
+    policy = load_policy("local-sgd", {"interval": 2})
+    result = emulate(scenario(**changes), policy, 16, wan="tun", data=text)
+    payload, counted = result["payload_bytes"], result["wan_bytes"]
+    assert payload["east"] / (8 * 2) > 256 * 1024
+    for source, link in (("east", "east->west"), ("west", "west->east")):
+        assert 1 < counted[link] / payload[source] < 1.05
+        assert result["links"][link]["bytes_per_step"] * 16 == pytest.approx(payload[source], rel=0.05)
+    assert len(set(result["params_hash"].values())) == 1
+    assert result["exchange_time_s"]["mean"] > 0.01
+    assert not left_over()
+
+
+@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
+def test_the_commands_end_is_the_ranks_end(text, how):
+    argv = [sys.executable, "-m", "runtime.cli", "emulate", "laptop", "--policy", "local-sgd", "--steps", "16000"]
+    options = ["--wan", "none", "--data", text, "--pace", "50 ms"]
+    command = subprocess.Popen(argv + options, stderr=subprocess.PIPE, text=True)
+    ranks = []
+    deadline = time.monotonic() + 30
+    while len(ranks) < 4 and time.monotonic() < deadline:
+        ranks = children(command.pid)
+        time.sleep(0.05)
+    time.sleep(0.5)
+    command.send_signal(getattr(signal, how))
+    said = command.communicate(timeout=20)[1]
+    assert command.returncode == (130 if how == "SIGINT" else -9)
+    if how == "SIGINT":
+        assert said.splitlines()[-1] == "georun: stopped"
+    deadline = time.monotonic() + 10
+    while any(alive(pid) for pid in ranks) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(ranks) == 4
+    assert not any(alive(pid) for pid in ranks)
+
+
+def children(pid):
+    """Process numbers of a process's children."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def alive(pid):
+    """Whether a process runs (one that nobody has waited for does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
