@@ -16,7 +16,7 @@ from geosim.tune.order import Rank, rank
 from geosim.tune.screen import Screen, screen
 from geosim.tune.space import candidates, default_base, neighbours, space_around
 
-TOLERANCE = 0.05 * 0.2
+TOLERANCE = 0.05
 _NEAR = 8
 _MARGIN = 0.02
 _LEAST_GAIN = 0.03
