@@ -113,12 +113,14 @@ def _windows(job: Job, rank: Figures) -> list[list[int]]:
     """Indices into the records, window by window, of what is measured."""
     interval, first = job.policy.interval, rank["first_step"]
     after = set(rank["checks"])
-    out, spoilt = [], []
-    for begin in range(first, job.steps, interval):
+    out: list[list[int]] = []
+    spoilt: list[list[int]] = []
+    for begin in range(-(-first // interval) * interval, job.steps, interval):
         window = [n - first for n in range(begin, begin + interval)]
         if begin >= rank["warm_step"]:
             (spoilt if begin in after else out).append(window)
-    return out or spoilt
+    # A run that was resumed inside its last window has only a part of one.
+    return out or spoilt or [list(range(job.steps - first))]
 
 
 def _exchanges(job: Job, ranks: Sequence[Figures]) -> list[float]:

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
+from geosim.errors import UsageError
 from runtime import checkpoint
+from runtime.codec import wire
 from runtime.data import Corpus, load
 from runtime.job import Job, warmup_cosine
 from runtime.measure import warm_steps
@@ -22,7 +24,6 @@ from runtime.method import FlatDDP, Hierarchical, Method, join_flat
 from runtime.models import GPTConfig, from_config
 from runtime.pace import Pacer
 from runtime.sites import Sites
-from runtime.codec import wire
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -75,6 +76,8 @@ class Run:
                 Path(job.resume), sites.name, sites.rank,
                 model=self.model, optimizer=self.method.optimizer, scheduler=self.scheduler,
             )  # fmt: skip
+            if self.step >= job.steps:
+                raise UsageError(f"--steps {job.steps}: the checkpoint stands at step {self.step}: give more steps")
 
     def train(self, emit: Emit) -> dict[str, Any]:
         """All steps, then what is in flight, then validation; `emit` is told of progress.
@@ -82,8 +85,9 @@ class Run:
         Raises:
             RunError: whatever goes wrong in an exchange.
         """
-        first, steps = self.step, self.job.steps
-        warm = first + warm_steps(steps - first, self.job.policy.interval)
+        first, steps, interval = self.step, self.job.steps, self.job.policy.interval
+        aligned = -(-first // interval) * interval
+        warm = aligned + warm_steps(steps - aligned, interval)
         checks = self._check_points(first)
         curve: list[tuple[int, float]] = []
         records: list[dict[str, float]] = []
@@ -98,7 +102,7 @@ class Run:
                 self._save()
             if self.step in checks:
                 curve.append((self.step, self.validate()))
-        if self.job.save and not (self.job.save_every and steps % self.job.save_every == 0):
+        if self.job.save and not self.job.save_every:
             self._save()
         self.method.finish()
         flights += self._flights()

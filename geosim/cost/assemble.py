@@ -180,8 +180,8 @@ def _links(scenario: Scenario, policy: SyncPolicy, routes: tuple[Transfer, ...])
         link = scenario.link(names[a], names[b])
         if link is None:
             raise UsageError(
-                f"wan: no link joins {names[a]} and {names[b]}, which topology '{policy.topology.kind}' needs:"
-                " add one or choose another topology"
+                f"wan: no link joins {names[a]} and {names[b]}: topology '{policy.topology.kind}' needs one;"
+                " add it or choose another topology"
             )
         ratio = link.bandwidth(names[a]) / link.bandwidth_bytes_per_s
         out.append(

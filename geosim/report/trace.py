@@ -78,7 +78,7 @@ def trace_events(tracer: Tracer) -> list[dict[str, Any]]:
 
 
 def _lanes(tracer: Tracer) -> list[tuple[tuple[str, str], str, float, float]]:
-    """Spans by start; where two of one track overlap, as a link's flows may, the later one gets its own track."""
+    """Spans by start; where two of a track overlap, as a link's flows may, the later gets its own track."""
     busy: dict[tuple[str, str], list[float]] = {}
     out = []
     for row, track, name, start, end in sorted(tracer.spans, key=lambda s: (s[3], s[4])):

@@ -39,5 +39,6 @@ def screen(scenario: Scenario, tuned: Tuned, reasons: Sequence[str]) -> Renderab
             style="bold" if chosen else "",
         )
     choice = Text("chosen: ", style="bold") + Text(words.policy_line(tuned.chosen.policy))
-    title = Text("The front, from the least aggressive policy to the fastest (gains of 3 % and more)", style="bold")
+    title = Text("The front, from the least aggressive policy to the fastest", style="bold")
+    title.append(" (gains of 3 % and more)", style="not bold")
     return Group(heading(scenario), "", choice, listing("Why", reasons), "", title, table)

@@ -20,7 +20,7 @@ _TINY_SHARE_OF_TIME = 1e-15  # a few units in the last place of the clock
 
 @dataclass(frozen=True)
 class Ramp:
-    """How n equal TCP flows start: round trip, window now and at most (of all n), and their rate once it is full."""
+    """How n equal TCP flows start: round trip, window now and at most (of all), rate once it is full."""
 
     flows: int = 1
     rtt_s: float = 0.0

@@ -1,0 +1,125 @@
+"""The closed form against the engine, and against itself."""
+
+import dataclasses
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sim_worlds import TOPK, policies, policy, world, worlds
+
+from geosim.policy import load_policy, preset_names
+from geosim.scenario import load_scenario
+from geosim.sim import simulate
+from geosim.sim.closed_form import TEXT, Reason, batch_from, steady_state
+
+
+def agree(scenario, rule, tolerance):
+    """Compare where the closed form says that it applies; whether it did."""
+    form = steady_state(batch_from(scenario, [rule]))
+    if not form.applies[0]:
+        return False
+    result = simulate(scenario, rule, windows=24)
+    step = result.step_time_s.mean
+    assert form.step_s[0] == pytest.approx(step, rel=tolerance)
+    assert form.exposed_s[0] == pytest.approx(result.exposed_wan_s_per_step, abs=tolerance * step)
+    assert form.relative_to_colocated[0] == pytest.approx(result.relative_to_colocated, rel=tolerance)
+    assert form.tokens_per_s[0] == pytest.approx(result.tokens_per_s, rel=tolerance)
+    assert form.compute_utilization[0] == pytest.approx(result.compute_utilization, rel=tolerance)
+    assert form.wan_bytes_vs_ddp[0] == pytest.approx(result.wan_bytes_vs_ddp, rel=max(tolerance, 1e-6))
+    assert form.exchange_s[0] == pytest.approx(result.exchange_time_s.mean, rel=tolerance)
+    for use in result.links.values():
+        assert form.link_bytes[0] == pytest.approx(use.bytes_per_step, rel=max(tolerance, 1e-6))
+    return True
+
+
+@settings(max_examples=80)
+@given(worlds(initial_window_bytes=1e12, window_bytes=1e12), policies())
+def test_without_slow_start_they_agree_to_rounding(scenario, rule):
+    agree(scenario, rule, 1e-6)
+
+
+@settings(max_examples=80)
+@given(worlds(), policies())
+def test_with_slow_start_they_agree_within_a_percent(scenario, rule):
+    agree(scenario, rule, 0.01)
+
+
+@settings(max_examples=30)
+@given(worlds(), st.sampled_from(["fp32", "bf16"]))
+def test_flat_rings_agree_to_rounding(scenario, dtype):
+    assert agree(scenario, policy(topology="flat-ring", codec={"quantize": dtype}), 1e-6)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_on_the_laptop_is_in_the_domain(name):
+    assert agree(load_scenario("laptop"), load_policy(name), 0.01)
+
+
+@pytest.mark.parametrize("sites", [3, 4])
+def test_rings_of_sites_agree(sites):
+    assert agree(world(sites, step=1.0), policy(topology="ring", interval=4, codec=TOPK), 0.01)
+
+
+def test_most_random_pairs_are_in_the_domain():
+    random = np.random.default_rng(0)
+    inside = 0
+    for _ in range(200):
+        scenario = world(
+            int(random.integers(2, 4)), rate=10 ** random.uniform(6, 9), rtt=10 ** random.uniform(-3, -0.6)
+        )
+        overlap = [
+            {"kind": "blocking"}, {"kind": "delayed", "windows": int(random.integers(1, 3))},
+            {"kind": "streaming", "fragments": 4, "steps": int(random.integers(1, 5))},
+        ][random.integers(3)]  # fmt: skip
+        rule = policy(update="local", overlap=overlap, interval=int(random.integers(8, 64)))
+        inside += int(steady_state(batch_from(scenario, [rule])).applies[0])
+    print(f"{inside} of 200 in the closed form's domain")
+    assert inside >= 120
+
+
+@pytest.mark.parametrize(
+    ("scenario", "rule", "reason"),
+    [
+        (world(jitter=0.1), policy(), Reason.RANDOM),
+        (world(jitter_s=0.001), policy(), Reason.RANDOM),
+        (world(trace=({"at": "0 s", "bandwidth": "1 Gbit/s"},)), policy(), Reason.TRACE),
+        (world(3), policy(topology="hub"), Reason.TOPOLOGY),
+        (world(3), policy(topology="tree"), Reason.TOPOLOGY),
+        (world(back_bandwidth_bytes_per_s=1e6), policy(), Reason.UNEQUAL),
+        (world(), policy(groups=[{"share": 0.5}], overlap="delayed"), Reason.GROUPS),
+        (world(), policy(adapt="hide-exchange"), Reason.ADAPT),
+        (
+            world(rate=1e5),
+            policy(update="local", interval=8, overlap={"kind": "streaming", "fragments": 4, "steps": 5}),
+            Reason.CONTENTION,
+        ),
+    ],
+)
+def test_it_says_why_it_does_not_apply(scenario, rule, reason):
+    form = steady_state(batch_from(scenario, [rule]))
+    assert not form.applies[0]
+    assert Reason(form.reason[0]) is reason
+    assert TEXT[reason]
+    assert np.isfinite(form.step_s[0])
+
+
+def test_a_batch_gives_what_its_rows_give_alone():
+    rules = [load_policy(name) for name in preset_names()]
+    together = steady_state(batch_from(world(3), rules))
+    for i, rule in enumerate(rules):
+        alone = steady_state(batch_from(world(3), [rule]))
+        for field in dataclasses.fields(together):
+            assert getattr(together, field.name)[i] == pytest.approx(getattr(alone, field.name)[0], rel=1e-12)
+
+
+def test_a_million_policies_take_seconds():
+    one = batch_from(world(), [load_policy("hierarchical-efsgd")])
+    many = one.take(np.zeros(1_000_000, dtype=int))
+    many = dataclasses.replace(many, interval=np.arange(1, 1_000_001))
+    began = time.perf_counter()
+    form = steady_state(many)
+    assert time.perf_counter() - began < 10
+    assert form.applies.all()
+    assert (np.diff(form.exposed_s) <= 1e-12).all()
