@@ -36,7 +36,7 @@ def _scaled(base: str, to_si: Decimal, binary: bool = False) -> dict[str, Decima
 
 
 _BITS_PER_BYTE = Decimal(1) / 8
-_AMBIGUOUS = {f"{p}b{end}": f"{p}bit{end} or {p}B{end}" for p in "kKMGT" for end in ("", "/s", "ps")}
+_BITS_OR_BYTES = [(f"{p}b", p.replace("K", "k")) for p in "kKMGT"]
 _SECONDS = {
     "s": Decimal(1),
     "ms": Decimal("1e-3"),
@@ -51,13 +51,14 @@ SIZE = Dimension(
     "size",
     _scaled("B", Decimal(1), binary=True),
     "8 MiB",
-    _AMBIGUOUS | {"KB": "kB or KiB", "K": "kB or KiB", "M": "MB or MiB", "G": "GB or GiB"},
+    {bits: f"{p}B, or divide bits by 8" for bits, p in _BITS_OR_BYTES}
+    | {"KB": "kB or KiB", "K": "kB or KiB", "M": "MB or MiB", "G": "GB or GiB"},
 )
 BANDWIDTH = Dimension(
     "bandwidth",
     _scaled("bit/s", _BITS_PER_BYTE) | _scaled("B/s", Decimal(1), binary=True),
     "10 Gbit/s",
-    _AMBIGUOUS
+    {bits + end: f"{p}bit/s or {p}B/s" for bits, p in _BITS_OR_BYTES for end in ("", "/s", "ps")}
     | {f"{p}bps": f"{p}bit/s or {p}B/s" for p in "kMGT"}
     | {f"{p}bit": f"{p}bit/s" for p in "kMGT"}
     | {f"{p}B": f"{p}B/s" for p in "kMGT"},

@@ -18,6 +18,8 @@ app = typer.Typer(
     help="Train for real across sites, as a policy says.",
 )  # fmt: skip
 
+_STOPPED = 130  # what a shell says of a command that Ctrl-C has ended
+
 PolicyOption = Annotated[str, typer.Option("--policy", help="A built-in policy, or a YAML file.")]
 StepsOption = Annotated[int, typer.Option("--steps", help="A multiple of the policy's interval.")]
 PaceOption = Annotated[str | None, typer.Option("--pace", help='Declared step time, like "80 ms".')]
@@ -129,20 +131,25 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run_quietly(command: Callable[[], Any]) -> int:
     """The exit status of a command, its error told in one line."""
-    import click
-
     try:
-        command()
+        status = command()
     except GeosimError as error:
         print(f"georun: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_status
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
+        status = _STOPPED
+    except Exception as error:
+        # What typer's own parser refuses; which module its class lives in depends on typer's release.
+        if not hasattr(error, "format_message") or not hasattr(error, "exit_code"):
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]
+        else:
+            print(f"georun: {' '.join(error.format_message().split())}: see georun --help", file=sys.stderr)
+        return int(error.exit_code)
+    if status == _STOPPED:
         print("georun: stopped", file=sys.stderr)
-        return 130
-    return 0
+    return status if isinstance(status, int) else 0
 
 
 def _load(scenario: str, policy: str, changes: list[str] | None) -> tuple[Any, Any]:

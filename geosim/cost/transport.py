@@ -120,8 +120,12 @@ def wire_bytes(payload_bytes: float, link: WanLink) -> float:
 
 
 def window_after(window: Any, size_bytes: Any, limit: Any) -> Any:
-    """The window after `size_bytes` were sent and acknowledged: slow start adds what is acknowledged."""
-    return np.minimum(window + size_bytes, limit)
+    """The window after `size_bytes` were sent and acknowledged.
+
+    Slow start adds what is acknowledged, while the window is less than twice what was in flight
+    (Linux, `tcp_is_cwnd_limited`).
+    """
+    return np.minimum(np.maximum(window, np.minimum(window + size_bytes, 2 * size_bytes)), limit)
 
 
 def window_restart(window: Any, idle_s: Any, initial: Any, rto_s: Any, restarts: Any) -> Any:
@@ -155,7 +159,9 @@ def send_time(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, s
     need = np.where((need > 0) & (first * (np.exp2(need) - 1) >= size), need - 1, need)
     rounds = np.minimum(most, need)
     left = np.maximum(size - first * (np.exp2(rounds) - 1), 0.0)
-    return rounds * rtt + left / np.where(need < most, rate, np.minimum(rate, stream))
+    head = np.where(limit >= rate * rtt, np.minimum(left, rate * rtt), 0.0)
+    burst = np.where(need < most, left, head)
+    return rounds * rtt + burst / rate + (left - burst) / np.minimum(rate, stream)
 
 
 def time_for(

@@ -25,6 +25,7 @@ class Reason(IntEnum):
     ADAPT = 6
     CONTENTION = 7
     UNSETTLED = 8
+    TRUNK = 9
 
 
 TEXT = {
@@ -36,6 +37,7 @@ TEXT = {
     Reason.GROUPS: "several fragments leave at the same step",
     Reason.ADAPT: "the interval changes",
     Reason.CONTENTION: "exchanges of different fragments may queue",
+    Reason.TRUNK: "links share a site's way out or in",
     Reason.UNSETTLED: "TCP windows settle into no single state",
 }
 
@@ -252,6 +254,8 @@ def _structural(problem: Problem) -> Reason:
     alike = {(link.path, link.wire_per_payload, _shared_rate(problem, link)) for link in problem.links}
     if len(alike) > 1:
         return Reason.UNEQUAL
+    if any(_shared_rate(problem, link) < link.path.rate_bytes_per_s for link in problem.links):
+        return Reason.TRUNK
     if not isinstance(problem.policy.topology, Direct | Ring):
         return Reason.TOPOLOGY
     if problem.policy.groups and len(problem.fragments) > 1:

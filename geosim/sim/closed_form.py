@@ -115,7 +115,7 @@ def _boundary(b: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     """
     work = b.interval * b.steady_s + b.encode_s[:, 0]
     own = work + b.after_s[:, 0]
-    window = b.window_limit[:, 0]
+    window = b.window_first[:, 0]
     settled = np.zeros(len(b), dtype=bool)
     period, exchange = own, np.zeros(len(b))
     for _ in range(_ROUNDS):
@@ -141,7 +141,7 @@ def _streaming(b: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray
     spacing = b.interval // count
     order = [*range(1, b.size_bytes.shape[1]), 0]
     free = (b.lag * b.steady_s)[:, None]
-    window = b.window_limit[:, 0]
+    window = b.window_first[:, 0]
     wires = np.zeros_like(b.size_bytes)
     settled = np.zeros(len(b), dtype=bool)
     wait = np.zeros_like(b.size_bytes)

@@ -7,6 +7,7 @@ a time, in order, as the runtime's background thread does: the wire, then decodi
 
 from collections import deque
 from collections.abc import Generator
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,6 @@ class Engine:
         sites = len(problem.sites)
         self.problem = problem
         self.plan = problem.plan
-        self.windows = windows
         self.warm = warm_up(problem)
         self.tracer = tracer
         self.env = simpy.Environment()
@@ -54,6 +54,9 @@ class Engine:
         self._bells = [self.env.event() for _ in range(sites)]
         self._headers: list[dict[Key, tuple[int, int]]] = [{} for _ in range(sites)]
         self._last_exchange_s = [0.0] * sites
+        self._warm_sites = 0
+        self._counted: dict[int, dict[str, float]] = {}
+        self._all_through = self.env.event()
         self._carried_at_warm: list[float] = []
 
     def run(self) -> Record:
@@ -61,15 +64,13 @@ class Engine:
         sites = range(len(self.problem.sites))
         for m in sites:
             self.env.process(self._worker(m))
-        self.env.run(until=simpy.AllOf(self.env, [self.env.process(self._site(m)) for m in sites]))
+            self.env.process(self._site(m))
+        self.env.run(until=self._all_through)
         ends = self.ends.max(axis=0)
         base = self.warm - 1
         steps = np.diff(self.steps[base:])
-        links = len(self.problem.links)
-        carried = [b - a for a, b in zip(self._carried_at_warm, self.wan.network.carried, strict=True)][
-            :links
-        ]
-        parts = {p: float(np.mean([self.parts[m][p] for m in sites])) for p in PARTS}
+        carried = [b - a for a, b in zip(self._carried_at_warm, self.wan.carried(), strict=True)]
+        parts = {p: float(np.mean([self._counted[m][p] for m in sites])) for p in PARTS}
         return Record(
             step_s=np.diff(ends[base:]) / steps,
             exchange_s=np.array(self.exchange_s),
@@ -80,11 +81,11 @@ class Engine:
         )
 
     def _site(self, m: int) -> Steps:
-        plan, env = self.plan, self.env
+        plan = self.plan
         state, interval = start(plan), self.problem.policy.interval
         adapt = self.problem.policy.adapt
         done = 0
-        for cycle in range(self.warm + self.windows):
+        for cycle in count():
             state, events = next_cycle(state, plan, interval)
             applied: Key | None = None
             for event in events:
@@ -101,20 +102,29 @@ class Engine:
             if state.step > done:
                 yield from self._compute(m, state.step - done)
                 done = state.step
-            self.ends[m, cycle] = env.now
-            self.steps[cycle] = state.step
-            if cycle == self.warm - 1:
-                self.parts[m] = dict.fromkeys(PARTS, 0.0)
-                if not self._carried_at_warm:
-                    self.wan.network.settle()
-                    self._carried_at_warm = list(self.wan.network.carried)
+            self._close(m, cycle, state.step)
             if applied is not None and not isinstance(adapt, Fixed):
                 headers = [self._headers[peer][applied] for peer in range(len(self.problem.sites))]
                 if all(exchange for exchange, _ in headers):
                     interval = next_interval(
                         adapt, interval, [h[0] for h in headers], [h[1] for h in headers]
                     )
-        self.wan.network.settle()
+
+    def _close(self, m: int, cycle: int, step: int) -> None:
+        """A site is through with a cycle. What counts runs from the slowest's warm-up to its last window."""
+        if cycle >= len(self.steps):
+            return
+        self.ends[m, cycle] = self.env.now
+        self.steps[cycle] = step
+        if cycle == self.warm - 1:
+            self.parts[m] = dict.fromkeys(PARTS, 0.0)
+            self._warm_sites += 1
+            if self._warm_sites == len(self.problem.sites):
+                self._carried_at_warm = self.wan.carried()
+        if cycle == len(self.steps) - 1:
+            self._counted[m] = dict(self.parts[m])
+            if len(self._counted) == len(self.problem.sites):
+                self._all_through.succeed()
 
     def _compute(self, m: int, steps: int) -> Steps:
         site, now = self.problem.sites[m], self.env.now

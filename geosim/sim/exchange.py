@@ -10,7 +10,7 @@ from typing import Any
 import simpy
 
 from geosim.cost.problem import Problem
-from geosim.cost.transport import window_restart
+from geosim.cost.transport import window_after, window_restart
 from geosim.sim.jitter import LinkJitter
 from geosim.sim.network import Network, Ramp
 from geosim.sim.record import Tracer
@@ -31,6 +31,14 @@ class Wan:
         self.network = Network(env, capacity)
         ways = {(link.source, link.target): i for i, link in enumerate(links)}
         self.link_of = [ways[t.source, t.target] for t in problem.routes]
+        self.out_of: list[list[int]] = [[] for _ in sites]
+        self.into: list[list[int]] = [[] for _ in sites]
+        self.later: list[list[int]] = [[] for _ in problem.routes]
+        for k, t in enumerate(problem.routes):
+            self.out_of[t.source].append(k)
+            self.into[t.target].append(k)
+            for need in t.needs:
+                self.later[need].append(k)
         self.delays = [
             LinkJitter(seed, i, link.path.rtt_s / 2, link.jitter_s) for i, link in enumerate(links)
         ]
@@ -73,12 +81,17 @@ class Wan:
             if path.restarts and idle >= path.rto_s:
                 window = float(window_restart(window, idle, first, path.rto_s, True))
         size = payload_bytes * plan.wire_per_payload
-        self._window[link] = min(window + size, limit)
+        self._window[link] = float(window_after(window, size, limit))
         ramp = Ramp(flows, path.rtt_s, window, limit, path.stream_rate(flows))
         event = self.network.send(self._routes[link], size, ramp)
         assert event.callbacks is not None
         event.callbacks.append(lambda _: self._silent(link))
         return event
+
+    def carried(self) -> list[float]:
+        """Bytes that each link has carried so far."""
+        self.network.settle()
+        return self.network.carried[: len(self.problem.links)]
 
     def _silent(self, link: int) -> None:
         self._silent_since[link] = self.env.now
@@ -97,10 +110,7 @@ class Exchange:
         self._entered = [0.0] * sites
         self._missing = [2 + len(t.needs) for t in routes]
         self._ready = [0.0] * len(routes)
-        self._open = [0] * sites
-        for t in routes:
-            self._open[t.source] += 1
-            self._open[t.target] += 1
+        self._open = [len(wan.out_of[m]) + len(wan.into[m]) for m in range(sites)]
 
     def enter(self, site: int) -> simpy.Event:
         """A site takes part from now on: its notices leave, its payloads once their receivers are ready."""
@@ -108,12 +118,11 @@ class Exchange:
         self._entered[site] = now
         if not self._open[site]:
             self.done[site].succeed()
-        for k, t in enumerate(self.wan.problem.routes):
-            if t.target == site:
-                self._ready[k] = now + self.wan.delays[self.wan.link_of[k]].draw()
-                self._one_less(k)
-            elif t.source == site:
-                self._one_less(k)
+        for k in self.wan.into[site]:
+            self._ready[k] = now + self.wan.delays[self.wan.link_of[k]].draw()
+            self._one_less(k)
+        for k in self.wan.out_of[site]:
+            self._one_less(k)
         return self.done[site]
 
     def _one_less(self, k: int) -> None:
@@ -135,9 +144,8 @@ class Exchange:
         self._close(transfer.target)
         if wan.tracer is not None:
             wan.tracer.span(f"link {wan.problem.links[link].name}", "flows", self.name, started, left)
-        for later, t in enumerate(wan.problem.routes):
-            if k in t.needs:
-                self._one_less(later)
+        for later in wan.later[k]:
+            self._one_less(later)
 
     def _close(self, site: int) -> None:
         self._open[site] -= 1

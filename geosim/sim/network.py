@@ -4,12 +4,14 @@ A link is any limit that flows share: one direction between two sites, or a site
 stands for n equal TCP flows. In slow start it sends its window in a burst at its share and pauses until a
 round trip has passed since the burst began; then the window has doubled. Once a burst takes a round trip, or
 the window is at its limit, the rest streams (the law is `cost.transport.send_time`; here shares change under
-way). Bytes are on the wire.
+way). A change concerns only the flows that share links with it, directly or through others. Bytes are on the
+wire.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import simpy
 
@@ -43,7 +45,9 @@ class Flow:
         "round_start",
         "route",
         "rtt_s",
+        "since",
         "stream",
+        "turn",
         "window",
     )
 
@@ -60,6 +64,8 @@ class Flow:
         self.round_start = 0.0
         self.paused_until = -1.0
         self.burst = math.inf
+        self.since = 0.0
+        self.turn = 0
 
     @property
     def cap(self) -> float:
@@ -113,105 +119,123 @@ class Network:
         self.capacity = list(capacity)
         self.carried = [0.0] * len(self.capacity)
         self.observe: Callable[[float, list[float]], None] | None = None
-        self._flows: list[Flow] = []
-        self._now = 0.0
-        self._turn = 0
+        self._on: list[dict[Flow, None]] = [{} for _ in self.capacity]
 
     def send(self, route: tuple[int, ...], size_bytes: float, ramp: Ramp) -> simpy.Event:
         """Start a transfer of `size_bytes` over links; the event fires when its last byte has left."""
         flow = Flow(route, size_bytes, ramp, self.env.event())
-        self._advance()
+        flow.since = self.env.now
         self._begin_round(flow)
-        self._flows.append(flow)
-        self._settle()
+        for link in route:
+            self._on[link][flow] = None
+        self._share(self._neighbours(route))
         return flow.done
 
     def set_capacity(self, link: int, bytes_per_s: float) -> None:
         """From now on a link carries this much."""
-        self._advance()
+        flows = self._neighbours((link,))
+        for flow in flows:
+            self._advance(flow)
         self.capacity[link] = bytes_per_s
-        self._settle()
+        self._share(flows)
 
     def settle(self) -> None:
         """Bring `carried` up to now."""
-        self._advance()
+        for flow in dict.fromkeys(flow for flows in self._on for flow in flows):
+            self._advance(flow)
 
     def _begin_round(self, flow: Flow) -> None:
         flow.round_start = self.env.now
         flow.paused_until = -1.0
-        in_ramp = flow.rtt_s > 0 and flow.window < flow.limit
-        flow.burst = flow.window if in_ramp else math.inf
+        full = flow.rtt_s * min(self.capacity[link] for link in flow.route)
+        if flow.window < min(flow.limit, full * (1 - _TINY)):
+            flow.burst = flow.window
+        else:
+            flow.burst = full if flow.limit >= full > 0 else math.inf
 
-    def _advance(self) -> None:
-        """Bring every flow's bytes up to now."""
-        passed = self.env.now - self._now
-        self._now = self.env.now
-        if passed <= 0:
-            return
-        for flow in self._flows:
-            if flow.rate > 0:
-                moved = min(flow.rate * passed, flow.left)
-                flow.left -= moved
-                flow.burst -= moved
-                for link in flow.route:
-                    self.carried[link] += moved
+    def _neighbours(self, route: tuple[int, ...]) -> list[Flow]:
+        """The flows that share links with a route, directly or through others."""
+        if len(route) == 1 and all(len(flow.route) == 1 for flow in self._on[route[0]]):
+            return list(self._on[route[0]])
+        flows: dict[Flow, None] = {}
+        links = list(route)
+        seen = set(route)
+        while links:
+            for flow in self._on[links.pop()]:
+                if flow not in flows:
+                    flows[flow] = None
+                    fresh = [link for link in flow.route if link not in seen]
+                    seen.update(fresh)
+                    links += fresh
+        return list(flows)
 
-    def _settle(self) -> None:
-        """Let flows whose part is over move on, share the links anew, and set the next alarm."""
+    def _advance(self, flow: Flow) -> None:
+        """Bring a flow's bytes up to now."""
         now = self.env.now
-        staying = []
-        for flow in self._flows:
-            tiny = _TINY_BYTES + flow.rate * _TINY_SHARE_OF_TIME * (1 + now)
-            if flow.left <= tiny:
-                for link in flow.route:
-                    self.carried[link] += flow.left
-                flow.done.succeed()
-                continue
-            if flow.paused_until >= 0 and flow.paused_until <= now:
+        if flow.rate > 0 and now > flow.since:
+            moved = min(flow.rate * (now - flow.since), flow.left)
+            flow.left -= moved
+            flow.burst -= moved
+            for link in flow.route:
+                self.carried[link] += moved
+        flow.since = now
+
+    def _on_alarm(self, alarm: simpy.Event) -> None:
+        flow, turn = cast(tuple[Flow, int], alarm.value)
+        if turn == flow.turn:
+            flows = self._neighbours(flow.route)
+            self._advance(flow)
+            if self._is_through(flow):
+                flows.remove(flow)
+            self._share(flows)
+
+    def _is_through(self, flow: Flow) -> bool:
+        """Let a flow whose part is over move on; whether the whole transfer is."""
+        now = self.env.now
+        tiny = _TINY_BYTES + flow.rate * _TINY_SHARE_OF_TIME * (1 + now)
+        if flow.left <= tiny:
+            for link in flow.route:
+                self.carried[link] += flow.left
+                del self._on[link][flow]
+            flow.turn += 1
+            flow.done.succeed()
+            return True
+        if flow.paused_until >= 0:
+            if flow.paused_until <= now:
                 flow.window = min(2 * flow.window, flow.limit)
                 self._begin_round(flow)
-            elif flow.paused_until < 0 and flow.burst <= tiny:
-                until = flow.round_start + flow.rtt_s
-                if now >= until - _TINY * (1 + now):
-                    flow.burst = math.inf
-                else:
-                    flow.paused_until = until
-                    flow.burst = math.inf
-            staying.append(flow)
-        self._flows = staying
-        moving = [f for f in staying if f.paused_until < 0]
+        elif flow.burst <= tiny:
+            until = flow.round_start + flow.rtt_s
+            flow.burst = math.inf
+            if now < until - _TINY * (1 + now):
+                flow.paused_until = until
+        return False
+
+    def _share(self, flows: list[Flow]) -> None:
+        """Give flows their rates from now on, and set their next alarms."""
+        for flow in flows:
+            self._advance(flow)
+        moving = [f for f in flows if f.paused_until < 0]
+        rates: list[float] = []
         if len(moving) == 1:
             only = moving[0]
-            only.rate = min(only.cap, *(self.capacity[link] for link in only.route))
+            rates = [min(only.cap, *(self.capacity[link] for link in only.route))]
         elif moving:
             rates = max_min_rates(
                 [f.route for f in moving], [f.n for f in moving], [f.cap for f in moving], self.capacity
             )
-            for flow, rate in zip(moving, rates, strict=True):
-                flow.rate = rate
-        following = math.inf
-        for flow in staying:
+        for flow, rate in zip(moving, rates, strict=True):
+            flow.rate = rate
+            self._set_alarm(flow, min(flow.left, flow.burst) / rate)
+        for flow in flows:
             if flow.paused_until >= 0:
                 flow.rate = 0.0
-                following = min(following, flow.paused_until)
-            elif flow.rate > 0:
-                following = min(following, now + min(flow.left, flow.burst) / flow.rate)
+                self._set_alarm(flow, flow.paused_until - self.env.now)
         if self.observe is not None:
-            self.observe(now, self._use())
-        self._turn += 1
-        if following < math.inf:
-            alarm = simpy.Timeout(self.env, max(0.0, following - now), self._turn)
-            assert alarm.callbacks is not None
-            alarm.callbacks.append(self._on_alarm)
+            self.observe(self.env.now, [sum(flow.rate for flow in on) for on in self._on])
 
-    def _on_alarm(self, alarm: simpy.Event) -> None:
-        if alarm.value == self._turn:
-            self._advance()
-            self._settle()
-
-    def _use(self) -> list[float]:
-        use = [0.0] * len(self.capacity)
-        for flow in self._flows:
-            for link in flow.route:
-                use[link] += flow.rate
-        return use
+    def _set_alarm(self, flow: Flow, delay_s: float) -> None:
+        flow.turn += 1
+        alarm = simpy.Timeout(self.env, max(0.0, delay_s), (flow, flow.turn))
+        assert alarm.callbacks is not None
+        alarm.callbacks.append(self._on_alarm)

@@ -163,7 +163,7 @@ def test_over_the_emulated_wan_the_relay_counts_little_more_than_the_payloads(te
 
 @pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
 def test_the_commands_end_is_the_ranks_end(text, how):
-    argv = [sys.executable, "-m", "runtime.cli", "emulate", "laptop", "--policy", "local-sgd", "--steps", "16000"]
+    argv = [sys.executable, "-m", "runtime.cli", "emulate", "laptop", "--policy", "local-sgd", "--steps", "1600"]
     options = ["--wan", "none", "--data", text, "--pace", "50 ms"]
     command = subprocess.Popen(argv + options, stderr=subprocess.PIPE, text=True)
     ranks = []

