@@ -21,23 +21,30 @@ from geosim.cost import Calibration
 from geosim.policy import SyncPolicy, load_policy
 from geosim.report.figures import closed_loop_figure
 from geosim.report.reason import reason
+from geosim.report.trace import write_trace
 from geosim.report.words import policy_line
 from geosim.scenario import Scenario, Site, load_scenario
 from geosim.settings import split_settings
-from geosim.sim import simulate
+from geosim.sim import Tracer, simulate
 from geosim.tune import Tuned, default_base, tune
 from geosim.units import SIZE, TIME, parse, show
 from runtime.launch import emulate
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-TITLES = {"flat-ddp": "flat DDP over the WAN", "co-located": "co-located, no WAN", "chosen": "chosen policy over the WAN"}
+TITLES = {
+    "flat-ddp": "flat DDP over the WAN",
+    "co-located": "co-located, no WAN",
+    "chosen": "chosen policy over the WAN",
+}
 
 
 @app.command()
 def closed_loop(
     scenario: Annotated[str, typer.Argument(help="name or YAML file")] = "laptop",
     steps: Annotated[int, typer.Option(help="steps of each run, rounded up to whole windows")] = 80,
-    pace: Annotated[str | None, typer.Option(help="declared step time; 'none': as fast as it computes")] = "250 ms",
+    pace: Annotated[
+        str | None, typer.Option(help="declared step time; 'none': as fast as it computes")
+    ] = "250 ms",
     settings: Annotated[list[str] | None, typer.Option("--set", help="scenario field, key=value")] = None,
     data: Annotated[str | None, typer.Option(help="text file or folder")] = None,
     out: Annotated[Path, typer.Option(help="where the results go")] = Path("out/closed_loop"),
@@ -69,7 +76,11 @@ def closed_loop(
     ddp = load_policy("ddp")
     whole = -(-steps // chosen.interval) * chosen.interval
     runs: dict[str, dict[str, Any]] = {}
-    plan: list[tuple[str, SyncPolicy, str]] = [("co-located", ddp, "none"), ("chosen", chosen, "tun"), ("flat-ddp", ddp, "tun")]
+    plan: list[tuple[str, SyncPolicy, str]] = [
+        ("co-located", ddp, "none"),
+        ("chosen", chosen, "tun"),
+        ("flat-ddp", ddp, "tun"),
+    ]
     for i, (name, policy, wan) in enumerate(plan, start=3):
         with progress_of(f"{i}/5 train: {TITLES[name]}") as progress:
             run = emulate(world, policy, whole, wan=wan, validations=4, progress=progress, **common)  # type: ignore[arg-type]
@@ -113,11 +124,18 @@ def _predict(runs: dict[str, dict[str, Any]], measured: Calibrated, chosen: Sync
     """What the simulator says of the three runs; it has seen the calibration run and none of them."""
     known, world = measured.calibration, measured.scenario
     ddp = load_policy("ddp")
-    flat = simulate(world, ddp, calibration=known.model_copy(update={"site_collective_s": None, "update_s": _local(known)}))
+    flat = simulate(
+        world,
+        ddp,
+        calibration=known.model_copy(update={"site_collective_s": None, "update_s": _local(known)}),
+    )
     room = simulate(merged(world), ddp, calibration=known.model_copy(update={"update_s": _local(known)}))
     runs["flat-ddp"]["predicted"] = flat.to_dict()
     runs["co-located"]["predicted"] = room.to_dict() | {"links": {}}
-    runs["chosen"]["predicted"] = simulate(world, chosen, calibration=known, trace=trace).to_dict()
+    tracer = Tracer()
+    result = simulate(world, chosen, calibration=known, trace=tracer)
+    write_trace(trace, result, tracer)
+    runs["chosen"]["predicted"] = result.to_dict()
 
 
 def _local(known: Calibration) -> float:
@@ -141,7 +159,10 @@ def _curve(run: dict[str, Any], scenario: Scenario) -> list[tuple[float, float, 
     """(tokens, seconds, training loss) a step."""
     work = scenario.workload
     tokens = work.sequence * work.batch_per_accelerator * scenario.ranks
-    return [(step * tokens, seconds, loss) for (step, loss), seconds in zip(run["loss"], run["wall_s"], strict=True)]
+    return [
+        (step * tokens, seconds, loss)
+        for (step, loss), seconds in zip(run["loss"], run["wall_s"], strict=True)
+    ]
 
 
 def _link_words(scenario: Scenario) -> str:
@@ -168,7 +189,15 @@ def _say_choice(tuned: Tuned, measured: Calibrated) -> None:
 def _say_result(summary: dict[str, Any], out: Path) -> None:
     table = Table(title=summary["title"], title_justify="left", box=None, pad_edge=False)
     table.add_column("")
-    for head in ("step predicted", "measured", "exposed predicted", "measured", "WAN a step", "of co-located", "val. loss"):
+    for head in (
+        "step predicted",
+        "measured",
+        "exposed predicted",
+        "measured",
+        "WAN a step",
+        "of co-located",
+        "val. loss",
+    ):
         table.add_column(head, justify="right")
     for name in ("co-located", "chosen", "flat-ddp"):
         run = summary["runs"][name]

@@ -20,7 +20,12 @@ def progress_of(title: str) -> Iterator[Callable[[int, int, float], None]]:
     if not _stderr.is_terminal:
         yield _plain(title)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(30), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(30),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=_stderr) as progress:
         task = progress.add_task(title, total=None, note="")
 

@@ -22,7 +22,14 @@ def path_of(folder: Path, site: str, rank: int) -> Path:
 
 
 def save(
-    folder: Path, site: str, rank: int, *, model: nn.Module, optimizer: Optimizer, scheduler: LRScheduler, step: int
+    folder: Path,
+    site: str,
+    rank: int,
+    *,
+    model: nn.Module,
+    optimizer: Optimizer,
+    scheduler: LRScheduler,
+    step: int,
 ) -> Path:
     """Write this rank's file; every rank of every site does it at the same step.
 

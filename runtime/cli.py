@@ -23,13 +23,21 @@ _STOPPED = 130  # what a shell says of a command that Ctrl-C has ended
 PolicyOption = Annotated[str, typer.Option("--policy", help="A built-in policy, or a YAML file.")]
 StepsOption = Annotated[int, typer.Option("--steps", help="A multiple of the policy's interval.")]
 PaceOption = Annotated[str | None, typer.Option("--pace", help='Declared step time, like "80 ms".')]
-SetOption = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE, or policy.FIELD=VALUE; repeatable.")]
-DataOption = Annotated[str | None, typer.Option("--data", help="Text file or folder; without: Python's own source.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="FIELD=VALUE, or policy.FIELD=VALUE; repeatable.")
+]
+DataOption = Annotated[
+    str | None, typer.Option("--data", help="Text file or folder; without: Python's own source.")
+]
 SeedOption = Annotated[int, typer.Option("--seed")]
 RateOption = Annotated[float, typer.Option("--lr", help="Peak learning rate.")]
-TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds that a site, or an exchange, is waited for.")]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", help="Seconds that a site, or an exchange, is waited for.")
+]
 SaveOption = Annotated[str | None, typer.Option("--save", help="Folder for checkpoints.")]
-SaveEveryOption = Annotated[int, typer.Option("--save-every", help="Steps between checkpoints; 0: at the end.")]
+SaveEveryOption = Annotated[
+    int, typer.Option("--save-every", help="Steps between checkpoints; 0: at the end.")
+]
 ResumeOption = Annotated[str | None, typer.Option("--resume", help="Folder of checkpoints to go on from.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Figures as JSON on standard output.")]
 
@@ -45,7 +53,9 @@ def emulate(
     data: DataOption = None,
     seed: SeedOption = 0,
     lr: RateOption = 2e-3,
-    validations: Annotated[int, typer.Option("--validations", help="Extra measurements of the validation loss.")] = 0,
+    validations: Annotated[
+        int, typer.Option("--validations", help="Extra measurements of the validation loss.")
+    ] = 0,
     timeout: TimeoutOption = 60.0,
     save: SaveOption = None,
     save_every: SaveEveryOption = 0,
@@ -62,9 +72,9 @@ def emulate(
         raise UsageError(f"--wan {wan}: use 'tun' or 'none'")
     with Progress(steps) as progress:
         result = launch(
-            loaded, chosen, steps, wan="tun" if wan == "tun" else "none", pace_s=_pace(pace), data=data, seed=seed,
-            lr=lr, validations=validations, timeout_s=timeout, save=save, save_every=save_every, resume=resume,
-            progress=progress,
+            loaded, chosen, steps, wan="tun" if wan == "tun" else "none", pace_s=_pace(pace), data=data,
+            seed=seed, lr=lr, validations=validations, timeout_s=timeout, save=save, save_every=save_every,
+            resume=resume, progress=progress,
         )  # fmt: skip
     if out is not None:
         _write(out, result, chosen.to_yaml())
@@ -77,7 +87,9 @@ def emulate(
 @app.command()
 def train(
     site: Annotated[str, typer.Option("--site", help="This site's name.")],
-    rendezvous: Annotated[str, typer.Option("--rendezvous", help="HOST:PORT on the first site's first machine.")],
+    rendezvous: Annotated[
+        str, typer.Option("--rendezvous", help="HOST:PORT on the first site's first machine.")
+    ],
     policy: PolicyOption,
     steps: StepsOption,
     scenario: Annotated[str, typer.Option("--scenario", help="Sites and workload.")] = "laptop",
@@ -88,7 +100,9 @@ def train(
     lr: RateOption = 2e-3,
     validations: Annotated[int, typer.Option("--validations")] = 0,
     timeout: TimeoutOption = 300.0,
-    wan_address: Annotated[str | None, typer.Option("--wan-address", help="Where other sites reach this rank.")] = None,
+    wan_address: Annotated[
+        str | None, typer.Option("--wan-address", help="Where other sites reach this rank.")
+    ] = None,
     save: SaveOption = None,
     save_every: SaveEveryOption = 0,
     resume: ResumeOption = None,

@@ -64,7 +64,7 @@ class Crew:
                 reader.join()
 
     def add(self, site: str, rank: int, process: subprocess.Popen[str], order: dict[str, Any]) -> None:
-        """Take a process in, started with text pipes, and give it its order; its standard input stays open."""
+        """Take in a process, started with text pipes, and give it its order; its input stays open."""
         member = Member(site, rank, process)
         self.members.append(member)
         assert process.stdin is not None
@@ -94,7 +94,9 @@ class Crew:
                 if all(m.process.poll() is not None for m in self.members) and self._events.empty():
                     return
                 if time.monotonic() - heard > self._stall_s:
-                    raise RunError(f"no rank has made progress for {self._stall_s:g} s: raise --timeout") from None
+                    raise RunError(
+                        f"no rank has made progress for {self._stall_s:g} s: raise --timeout"
+                    ) from None
                 continue
             heard = time.monotonic()
             if event["event"] == "error":

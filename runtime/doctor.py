@@ -28,7 +28,9 @@ def findings() -> list[Finding]:
     found.append(Finding("torch", True, torch.__version__))
     found.append(_gloo() if dist.is_available() else Finding("gloo", False, "this torch is built without it"))
     count = torch.cuda.device_count()
-    found.append(Finding("CUDA devices", count > 0, f"{count}" if count else "none: ranks compute on CPU cores"))
+    found.append(
+        Finding("CUDA devices", count > 0, f"{count}" if count else "none: ranks compute on CPU cores")
+    )
     found.append(Finding("CPU cores", True, str(len(os.sched_getaffinity(0)))))
     found += [_emulation(), _codecs()]
     return found

@@ -1,4 +1,4 @@
-"""The window's machinery behind GeoOptimizer: it walks the schedule, sends at a window's end and applies what is due."""
+"""Behind GeoOptimizer: walks the schedule, sends at a window's end and applies what is due."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ class Engine:
         self._data = data
         self._clock = clock
         self._wan = sites.rank < layout.shards
-        self._rule: Rule = rule_for(layout.policy.update.kind)(layout, params, inner, sites.rank, sites.ranks, clock)
+        self._rule: Rule = rule_for(layout.policy.update.kind)(
+            layout, params, inner, sites.rank, sites.ranks, clock
+        )
         self._device = params[0].device
         fragments = range(len(layout.fragments))
         make = codec_for("auto", self._device)
@@ -78,7 +80,9 @@ class Engine:
         self._step_us = 0
         self._left_s = 0.0  # when the last step was taken in
         self._agree()
-        self._groups = sites.open_streams(layout.policy.streams, timeout_s=timeout_s) if self._connects else []
+        self._groups = (
+            sites.open_streams(layout.policy.streams, timeout_s=timeout_s) if self._connects else []
+        )
         self._exchanger = self._make_exchanger() if self._wan else None
 
     @property
@@ -99,7 +103,10 @@ class Engine:
         self._step_us = round((time.perf_counter() - self._left_s) * 1e6) if self._left_s else 0
         tokens = tuple(self._tokens(self.step))
         if len(tokens) != self._sites.count or min(tokens) < 0:
-            raise UsageError(f"tokens: step {self.step} gives {tokens}: must be a count for each of {self._sites.count} sites")
+            raise UsageError(
+                f"tokens: step {self.step} gives {tokens}: must be a count for each of "
+                f"{self._sites.count} sites"
+            )
         self._window_tokens = [a + b for a, b in zip(self._window_tokens, tokens, strict=True)]
         own = self._sites.index
         self._rule.observe(tokens[own], self._window_tokens[own])
@@ -167,11 +174,17 @@ class Engine:
         if finite:
             codec.encode(values, weight, self._residual(event.fragment), event.round, payload)
         codec.seal(
-            payload, event.round, tokens=self._window_tokens[self._sites.index], exchange_us=self._exchange_us,
-            step_us=self._step_us, chain=self.chain, finite=finite,
+            payload, event.round, tokens=self._window_tokens[self._sites.index],
+            exchange_us=self._exchange_us, step_us=self._step_us, chain=self.chain, finite=finite,
         )  # fmt: skip
         return Flight(
-            event.fragment, event.round, payload, tuple(self._window_tokens), self.chain, self._chained, finite
+            event.fragment,
+            event.round,
+            payload,
+            tuple(self._window_tokens),
+            self.chain,
+            self._chained,
+            finite,
         )
 
     def _residual(self, fragment: int) -> Tensor | None:
@@ -204,7 +217,9 @@ class Engine:
             self.skipped_rounds += 1
             residual = self._residual(event.fragment)
             if residual is not None and flight.finite:
-                self._codecs[event.fragment].decode_add(flight.payload, self._sites.index, event.round, residual)
+                self._codecs[event.fragment].decode_add(
+                    flight.payload, self._sites.index, event.round, residual
+                )
         self.flown.append(flight)
         return event.fragment, total, flight.skipped
 
@@ -263,7 +278,9 @@ class Engine:
             ("site, rank, ranks and sites", place, state["place"]),
         ):
             if mine != theirs:
-                raise UsageError(f"checkpoint: its {what} are {theirs} and here {mine}: load the one that was saved here")
+                raise UsageError(
+                    f"checkpoint: its {what} are {theirs} and here {mine}: load the one that was saved here"
+                )
         step, cycle, *rounds = state["cycle_start"]
         self._begin_cycle(schedule.State(step, cycle, tuple(rounds)))
         self.step = state["step"]

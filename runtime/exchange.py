@@ -1,4 +1,4 @@
-"""The background exchange: a thread that takes sealed payloads, trades them with the peers and sums what comes."""
+"""The background exchange: a thread that trades sealed payloads with the peers and sums what comes."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Flight:
         finite: whether this site's own update was finite.
         total: fp32 [numel] on the CPU once done: the sum over sites in site order, zeros if skipped.
         skipped: whether any site's update was not finite.
-        queued_s, started_s, received_s, finished_s: `time.perf_counter` when it was handed over, when its first byte
-            could leave, when all payloads had come, when the sum stood.
+        queued_s, started_s, received_s, finished_s: `time.perf_counter` when it was handed over, when its
+            first byte could leave, when all payloads had come, when the sum stood.
     """
 
     fragment: int
@@ -121,7 +121,9 @@ class Exchanger:
                     self._error = error
                 except Exception as error:
                     # Whatever it is, the main thread must learn of it and not wait for ever.
-                    self._error = RunError(f"round {flight.round}: the exchange failed: {type(error).__name__}: {error}")
+                    self._error = RunError(
+                        f"round {flight.round}: the exchange failed: {type(error).__name__}: {error}"
+                    )
             flight.fail(self._error)
 
     @torch.no_grad()
@@ -150,17 +152,19 @@ class Exchanger:
             raise PayloadError(f"site '{name}': {error}") from None
         if header.tokens != flight.tokens[site]:
             raise RunError(
-                f"site '{name}', round {flight.round}: its window had {header.tokens} tokens and the batch plan says "
-                f"{flight.tokens[site]}: give all sites the same plan"
+                f"site '{name}', round {flight.round}: its window had {header.tokens} tokens and the batch "
+                f"plan says {flight.tokens[site]}: give all sites the same plan"
             )
         if header.chain != flight.chain:
             raise RunError(
-                f"sites '{self._names[self._index]}' and '{name}' have diverged at round {flight.chain_round}: "
-                f"their results differ: resume all sites from a checkpoint before it"
+                f"sites '{self._names[self._index]}' and '{name}' have diverged at round "
+                f"{flight.chain_round}: their results differ: resume all sites from a checkpoint before it"
             )
         return header
 
-    def _decode_add(self, codec: FragmentCodec, payload: Tensor, site: int, round_: int, total: Tensor) -> None:
+    def _decode_add(
+        self, codec: FragmentCodec, payload: Tensor, site: int, round_: int, total: Tensor
+    ) -> None:
         try:
             codec.decode_add(payload, site, round_, total)
         except PayloadError as error:

@@ -1,4 +1,4 @@
-"""What a run is told, the same for all ranks: typed, complete, and plain data on its way to other processes."""
+"""What a run is told, the same for all ranks: typed, complete, and plain data between processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Job:
         seed: of the parameters and the order of the data.
         lr: peak learning rate; it warms up over a tenth of the steps, then falls along a cosine to a tenth.
         validations: measurements of the validation loss before the last step, spread evenly.
-        save, save_every: a folder, and after how many steps all ranks write a checkpoint there; 0: at the end.
+        save, save_every: a folder, and after how many steps all ranks write a checkpoint there; 0: at the
+            end.
         resume: a folder of checkpoints to go on from.
         timeout_s: how long a site, or an exchange, is waited for.
     """
@@ -56,7 +57,8 @@ class Job:
         if len(set(ranks.values())) > 1:
             shown = ", ".join(f"{name} {count}" for name, count in ranks.items())
             raise UsageError(
-                f"sites: unequal ranks ({shown}): the runtime does not carry this out yet: `geosim simulate` predicts it"
+                f"sites: unequal ranks ({shown}): the runtime does not carry this out yet: "
+                "`geosim simulate` predicts it"
             )
         if self.policy.shards is not None and self.policy.shards > self.ranks:
             raise UsageError(f"shards: {self.policy.shards} is more than the {self.ranks} ranks of a site")
@@ -92,7 +94,9 @@ class Job:
     def from_dict(cls, data: dict[str, Any]) -> Job:
         """What `to_dict` returned."""
         rest = {name: value for name, value in data.items() if name not in ("scenario", "policy")}
-        return cls(from_dict(Scenario, data["scenario"], "scenario"), policy_from_dict(data["policy"]), **rest)
+        return cls(
+            from_dict(Scenario, data["scenario"], "scenario"), policy_from_dict(data["policy"]), **rest
+        )
 
 
 def check_model(scenario: Scenario) -> None:
@@ -113,15 +117,17 @@ def check_model(scenario: Scenario) -> None:
     for field, value, want in wrong:
         if value != want:
             raise UsageError(
-                f"workload.model.{field}: {value}: `georun` trains a byte-level GPT and needs {want}: use a byte-gpt "
-                f"model, or bring your own training loop and GeoOptimizer"
+                f"workload.model.{field}: {value}: `georun` trains a byte-level GPT and needs {want}: use a "
+                f"byte-gpt model, or bring your own training loop and GeoOptimizer"
             )
     if model.positions and model.positions < sequence:
-        raise UsageError(f"workload.sequence: {sequence} is more than the model's {model.positions} positions")
+        raise UsageError(
+            f"workload.sequence: {sequence} is more than the model's {model.positions} positions"
+        )
 
 
 def warmup_cosine(steps: int) -> Callable[[int], float]:
-    """Factor of the peak learning rate by step: a tenth of the run up, then down along a cosine to a tenth."""
+    """Factor of the peak learning rate by step: up for a tenth of the run, then a cosine to a tenth."""
     warmup = max(1, steps // 10)
 
     def factor(step: int) -> float:
@@ -131,5 +137,3 @@ def warmup_cosine(steps: int) -> Callable[[int], float]:
         return 0.1 + 0.45 * (1 + math.cos(math.pi * along))
 
     return factor
-
-

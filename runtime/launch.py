@@ -51,15 +51,16 @@ def emulate(
         scenario: sites, links and workload.
         policy: how the sites exchange; `flat-ring` is torch's own DDP over all ranks.
         steps: a multiple of the policy's interval.
-        wan: "tun" puts every site into a network namespace of its own, joined by the scenario's links; "none" lets
-            them talk over the loopback interface.
+        wan: "tun" puts every site into a network namespace of its own, joined by the scenario's links;
+            "none" lets them talk over the loopback interface.
         pace_s: declared step time; None: as fast as the machine computes.
         data: a text file or folder; None: the Python standard library.
         seed: of parameters, data order and links.
         lr: peak learning rate.
         validations: measurements of the validation loss before the last step.
         timeout_s: how long a site, or an exchange, is waited for.
-        save, save_every, resume: folders of checkpoints, and after how many steps they are written (0: at the end).
+        save, save_every, resume: folders of checkpoints, and after how many steps they are written (0: at
+            the end).
         progress: called with (step, steps, loss) as the first rank gets on.
         on_start: called with the processes once all have started.
 
@@ -100,7 +101,9 @@ def emulate(
     return assemble(job, figures, traffic, wan)
 
 
-def _start(crew: Crew, job: Job, network: EmulatedWan | None, folder: Path, stack: contextlib.ExitStack) -> None:
+def _start(
+    crew: Crew, job: Job, network: EmulatedWan | None, folder: Path, stack: contextlib.ExitStack
+) -> None:
     listener: socket.socket | None = None
     if network is None:
         # Bound here and handed over, so that nobody else can take the port in between.
@@ -122,7 +125,8 @@ def _start(crew: Crew, job: Job, network: EmulatedWan | None, folder: Path, stac
             }  # fmt: skip
             options: dict[str, Any] = {
                 "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True,
-                "env": environment, "pass_fds": (listener.fileno(),) if serves and listener is not None else (),
+                "env": environment,
+                "pass_fds": (listener.fileno(),) if serves and listener is not None else (),
             }  # fmt: skip
             argv = [sys.executable, "-m", "runtime.worker"]
             if network is None:

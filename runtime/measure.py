@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-# `decode` runs on the exchange thread, beside the others; all else is the main thread's and adds up to the step.
+# `decode` runs on the exchange thread, beside the others; all else is the main thread's.
 PARTS = ("compute", "site_collective", "encode", "wait", "decode", "gather", "apply")
 
 

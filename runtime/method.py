@@ -35,6 +35,7 @@ class Method(ABC):
     clock: Clock
     collective: str
 
+    @abstractmethod
     def ready(self) -> None:
         """Training begins: nothing that connecting sends is still on its way."""
 
@@ -117,6 +118,9 @@ class Hierarchical(Method):
         self.optimizer = self._geo
         self.clock = self._geo.clock
         self.wrapped = wrap(model, pacer)
+
+    def ready(self) -> None:
+        """Connecting has sent nothing but greetings."""
 
     def step(self) -> None:
         """GeoOptimizer's."""

@@ -25,9 +25,10 @@ _DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 class GeoOptimizer(Optimizer):
     """Wraps an optimizer so that all sites train one model, as a policy says.
 
-    Before `step` the gradients must be the site's: the mean over the tokens of its step, the same on all of its ranks,
-    as DDP over the site's group leaves them. Learning-rate schedulers take this object or the inner one: they share
-    `param_groups`. Clipping before `step` is local; `policy.max_grad_norm` clips what is applied.
+    Before `step` the gradients must be the site's: the mean over the tokens of its step, the same on all of
+    its ranks, as DDP over the site's group leaves them. Learning-rate schedulers take this object or the
+    inner one: they share `param_groups`. Clipping before `step` is local; `policy.max_grad_norm` clips what
+    is applied.
 
     Call `finish` after the last step, and `close` when nothing more is to come.
 
@@ -64,7 +65,9 @@ class GeoOptimizer(Optimizer):
         """
         check_supported(policy)
         if policy.is_flat:
-            raise UsageError("topology: 'flat-ring' is torch's own DDP over all ranks: it needs no GeoOptimizer")
+            raise UsageError(
+                "topology: 'flat-ring' is torch's own DDP over all ranks: it needs no GeoOptimizer"
+            )
         params, layout = _read_params(inner, policy, sites)
         super().__init__(inner.param_groups, inner.defaults)
         self.inner = inner
@@ -133,7 +136,9 @@ class GeoOptimizer(Optimizer):
             UsageError: afterwards.
         """
         if hasattr(self, "layout"):
-            raise UsageError("add_param_group: the sites have agreed on the tensors: build a new GeoOptimizer")
+            raise UsageError(
+                "add_param_group: the sites have agreed on the tensors: build a new GeoOptimizer"
+            )
         super().add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
@@ -191,7 +196,9 @@ def _read_params(inner: Optimizer, policy: SyncPolicy, sites: Sites) -> tuple[li
     dtypes = {param.dtype for param in params}
     devices = {param.device for param in params}
     if len(dtypes) > 1 or not dtypes <= set(_DTYPES):
-        raise UsageError(f"parameters: dtypes {sorted(map(str, dtypes))}: use one of fp32, bf16 and fp16 for all")
+        raise UsageError(
+            f"parameters: dtypes {sorted(map(str, dtypes))}: use one of fp32, bf16 and fp16 for all"
+        )
     if len(devices) > 1:
         raise UsageError(f"parameters: on {len(devices)} devices: a rank needs them on one")
     if policy.shards is not None and policy.shards > sites.ranks:

@@ -1,7 +1,8 @@
 """Paced compute: the real forward and backward, then rest until the declared step time has passed.
 
-Several ranks on few cores then behave like accelerators of that speed. Communication stays where it belongs: a bucket
-of gradients is ready when such an accelerator would have it ready, and its reduction runs from there on.
+Several ranks on few cores then behave like accelerators of that speed. Communication stays where it
+belongs: a bucket of gradients is ready when such an accelerator would have it ready, and its reduction runs
+from there on.
 """
 
 # Annotations stay objects here: DDP inspects those of its communication hook.
@@ -42,7 +43,7 @@ class Pacer:
     """
 
     def __init__(self, step_s: float | None, numel: int, dtype: str = "fp32") -> None:
-        """`numel`: trainable parameters; `dtype`: in which DDP reduces their gradients, fp32, fp16 or bf16."""
+        """`numel`: trainable parameters; `dtype`: fp32, fp16 or bf16, in which DDP reduces gradients."""
         self.step_s = step_s
         self.computed_s = 0.0
         self._numel = numel

@@ -32,7 +32,9 @@ def run_rank(
     if site not in job.sites:
         raise UsageError(f"--site {site}: no such site: use one of {', '.join(job.sites)}")
     if ranks != job.ranks:
-        raise UsageError(f"site '{site}' has {job.ranks} ranks and torchrun started {ranks}: use --nproc-per-node or --set")
+        raise UsageError(
+            f"site '{site}' has {job.ranks} ranks and torchrun started {ranks}: use --nproc-per-node or --set"
+        )
     device, backend = _device()
     if ranks > 1 and not job.policy.is_flat:
         dist.init_process_group(backend, timeout=timedelta(seconds=job.timeout_s))
@@ -53,7 +55,9 @@ def run_rank(
     if rank:
         return None
     if not quiet:
-        print(f"{site}: validation loss {figures['validation'][-1][1]:.4f}, parameters {figures['params_hash']}")
+        print(
+            f"{site}: validation loss {figures['validation'][-1][1]:.4f}, parameters {figures['params_hash']}"
+        )
     return figures
 
 

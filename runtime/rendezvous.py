@@ -24,7 +24,10 @@ _FIELDS = {
     "ranks": ("the ranks of a site", "start as many ranks in each site"),
     "policy": ("the policy", "give all sites the same policy file"),
     "layout": ("the model's tensors", "build the same model everywhere"),
-    "data": ("the data", "give all sites the same text, or the same release of Python for its standard library"),
+    "data": (
+        "the data",
+        "give all sites the same text, or the same release of Python for its standard library",
+    ),
     "step": ("the step they stand at", "resume all sites from checkpoints of the same step"),
     "parameters": ("the parameters", "use the same seed, or load the same checkpoint everywhere"),
 }
@@ -65,10 +68,14 @@ def local_address(towards: Address) -> str:
             probe.connect(where)  # sends nothing for a datagram socket, but picks the source address
             return str(probe.getsockname()[0])
     except OSError as error:
-        raise RunError(f"rendezvous {towards}: no way there ({error.strerror or error}): check the host name") from None
+        raise RunError(
+            f"rendezvous {towards}: no way there ({error.strerror or error}): check the host name"
+        ) from None
 
 
-def open_store(address: Address, *, host: bool, first_site: str, timeout_s: float, listen_fd: int | None) -> TCPStore:
+def open_store(
+    address: Address, *, host: bool, first_site: str, timeout_s: float, listen_fd: int | None
+) -> TCPStore:
     """The store of all sites; `listen_fd` is a listening socket to serve it from, where the caller made one.
 
     Raises:
@@ -95,15 +102,15 @@ def _await_listener(address: Address, first_site: str, timeout_s: float) -> None
         except OSError as error:
             if time.monotonic() > deadline:
                 raise RunError(
-                    f"waited {timeout_s:g} s for site '{first_site}' at {address}, which hosts the rendezvous, and it "
-                    f"never came ({error.strerror or error}): start it, or check --rendezvous"
+                    f"waited {timeout_s:g} s for site '{first_site}' at {address}, which hosts the rendezvous, "
+                    f"and it never came ({error.strerror or error}): start it, or check --rendezvous"
                 ) from None
         time.sleep(_RETRY_S)
 
 
 @dataclass(frozen=True)
 class Greeting:
-    """What one rank says of itself: `facts` has keys of `_FIELDS`, and values that must be equal everywhere."""
+    """What one rank says of itself: `facts` has keys of `_FIELDS`, with values to be equal everywhere."""
 
     site: str
     rank: int
@@ -127,8 +134,8 @@ def agree(
         others: whom to compare with.
         topic: what tells one agreement from the next.
         timeout_s: how long to wait for the others.
-        readers: whom this process, which serves the store, waits for before it stops over a disagreement, so that
-            they see the reason too; empty where it does not serve it.
+        readers: whom this process, which serves the store, waits for before it stops over a disagreement,
+            so that they see the reason too; empty where it does not serve it.
 
     Raises:
         RunError: one line that names both sites and the field, or the site that never came.

@@ -39,9 +39,10 @@ class Traffic:
 def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> dict[str, Any]:
     """The figures of a run.
 
-    Times are means over the ranks, percentiles over windows. The first `warmup_steps` are not timed, nor is the window
-    after a validation, in which an exchange had more time than it has otherwise. `exposed_wan_s_per_step` is the time in which a rank is
-    blocked for an exchange's result (flat: for the reduction after its backward pass).
+    Times are means over the ranks, percentiles over windows. The first `warmup_steps` are not timed, nor is
+    the window after a validation, in which an exchange had more time than it has otherwise.
+    `exposed_wan_s_per_step` is the time in which a rank is blocked for an exchange's result (flat: for the
+    reduction after its backward pass).
 
     Raises:
         RunError: if the sites ended with different parameters or results.
@@ -62,7 +63,10 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
         "policy": job.policy.name,
         "step_time_s": {"mean": mean, **{f"p{q}": percentile(times, q / 100) for q in (50, 95, 99)}},
         "compute_utilization": parts["compute"] / mean,
-        "exchange_time_s": {"mean": fmean(exchanges) if exchanges else 0.0, "p95": percentile(exchanges, 0.95)},
+        "exchange_time_s": {
+            "mean": fmean(exchanges) if exchanges else 0.0,
+            "p95": percentile(exchanges, 0.95),
+        },
         "exposed_wan_s_per_step": parts["wait"],
         "tokens_per_s": job.tokens_per_step / mean,
         "relative_to_colocated": (parts["compute"] + parts["site_collective"] + parts["apply"]) / mean,
@@ -75,7 +79,8 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
         "chain_hash": next(iter(chains.values())),
         "skipped_rounds": ranks[0]["skipped_rounds"],
         "payload_bytes": {
-            site: sum(r["payload_bytes"] for r in ranks if r["site"] == site) * (len(job.sites) - 1) for site in job.sites
+            site: sum(r["payload_bytes"] for r in ranks if r["site"] == site) * (len(job.sites) - 1)
+            for site in job.sites
         },
         "wan_bytes": _totals(job, traffic, wan),
         "parts": parts,
@@ -124,7 +129,7 @@ def _windows(job: Job, rank: Figures) -> list[list[int]]:
 
 
 def _exchanges(job: Job, ranks: Sequence[Figures]) -> list[float]:
-    """Seconds of each exchange after warm-up: from when the last site was ready until the last one had everything.
+    """Seconds of each exchange after warm-up: from the last site being ready to the last one having all.
 
     All processes of a machine read the same monotonic clock.
     """
@@ -140,7 +145,10 @@ def _exchanges(job: Job, ranks: Sequence[Figures]) -> list[float]:
 
 
 def _links(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str, step_s: float) -> dict[str, Any]:
-    """By direction, over all steps, for then every round counts whole; without an emulated WAN the payloads' own bytes stand for what it would count."""
+    """By direction, over all steps, for then every round counts whole.
+
+    Without an emulated WAN the payloads' own bytes stand for what it would count.
+    """
     count = job.steps - ranks[0]["first_step"]
     out = {}
     for link in job.scenario.wan:
@@ -166,7 +174,7 @@ def _totals(job: Job, traffic: Traffic, wan: str) -> dict[str, int]:
 
 
 def _against_ddp(job: Job, parameters: int, links: dict[str, Any]) -> float | None:
-    """Bytes on all links, over those of a flat fp32 ring, which crosses between sites once for each of them."""
+    """Bytes on all links, over those of a flat fp32 ring, which leaves each site once."""
     sites, world = len(job.sites), job.scenario.ranks
     if sites < 2:
         return None
@@ -185,7 +193,9 @@ def _by_site(job: Job, ranks: Sequence[Figures], key: str) -> dict[str, str]:
     for site in job.sites:
         values = {r[key] for r in ranks if r["site"] == site}
         if len(values) > 1:
-            raise RunError(f"site '{site}': its ranks ended with different parameters: {', '.join(sorted(values))}")
+            raise RunError(
+                f"site '{site}': its ranks ended with different parameters: {', '.join(sorted(values))}"
+            )
         out[site] = str(values.pop())
     return out
 

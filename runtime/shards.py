@@ -1,4 +1,4 @@
-"""Between tensors and the flat vectors that travel: one WAN rank's shard of a fragment, and the whole fragment."""
+"""Between tensors and the flat vectors that travel: a WAN rank's shard of a fragment, and all of it."""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ def write_result(result: dict[str, Any]) -> None:
     ]
     for name, link in result["links"].items():
         per_second = link["bytes_per_step"] / step["mean"]
-        rows.append((f"{name}, a step", f"{show(link['bytes_per_step'], SIZE)} ({show(per_second, BANDWIDTH)})"))
+        rows.append(
+            (f"{name}, a step", f"{show(link['bytes_per_step'], SIZE)} ({show(per_second, BANDWIDTH)})")
+        )
     if result["wan_bytes_vs_ddp"] is not None:
         rows.append(("WAN bytes against flat DDP", f"{result['wan_bytes_vs_ddp']:.2%}"))
     rows += [
@@ -69,7 +71,9 @@ def write_result(result: dict[str, Any]) -> None:
         table.add_row(*row)
     console.print(table)
     if result["paced"]:
-        console.print(f"Computation is paced to {show(result['pace_s'], TIME)} a step: a stand-in for accelerators.")
+        console.print(
+            f"Computation is paced to {show(result['pace_s'], TIME)} a step: a stand-in for accelerators."
+        )
     if result["wan"] == "none":
         console.print("No WAN lay between the sites; link figures count payload bytes.")
 

@@ -15,9 +15,10 @@ from runtime.rendezvous import Address, Greeting, agree, local_address, open_sto
 class Sites:
     """One process among R of a site, and its site among M.
 
-    Inside a site torch's default process group is the site's own, so the user's DDP code stays as it is. Across sites,
-    rank s of each site talks to rank s of the others, over a store that the first site's rank 0 hosts and one process
-    group a stream. Groups carry an epoch, so that a new one can stand up over the same store.
+    Inside a site torch's default process group is the site's own, so the user's DDP code stays as it is.
+    Across sites, rank s of each site talks to rank s of the others, over a store that the first site's rank
+    0 hosts and one process group a stream. Groups carry an epoch, so that a new one can stand up over the
+    same store.
 
     Attributes:
         names: all sites, in the order that numbers them.
@@ -64,13 +65,14 @@ class Sites:
         listen_fd: int | None = None,
         place: tuple[int, int] | None = None,
     ) -> Sites:
-        """Join the other sites; call it after `torch.distributed.init_process_group` of the site, if it has ranks.
+        """Join the other sites; call it after the site's `torch.distributed.init_process_group`.
 
         Args:
             names: all sites; the first one's rank 0 hosts the store.
             site: this one.
             rendezvous: HOST:PORT of the store.
-            wan_address: the address that other sites reach this process by; None: the one that leads to the store.
+            wan_address: the address that other sites reach this process by; None: the one that leads to the
+                store.
             timeout_s: how long to wait for the store, and later for each agreement.
             listen_fd: a listening socket for the store, where the caller made one.
             place: this process's rank in the site and the number of ranks; None: as the default group says.
@@ -123,7 +125,8 @@ class Sites:
         Every rank of every site calls it, equally often.
 
         Raises:
-            RunError: one line that names both sites and the field in which they differ, or the site that never came.
+            RunError: one line that names both sites and the field in which they differ, or the site that
+                never came.
         """
         if self._store is None:
             return
@@ -140,7 +143,7 @@ class Sites:
         )  # fmt: skip
 
     def open_streams(self, count: int, *, timeout_s: float, epoch: int = 0) -> list[ProcessGroupGloo]:
-        """`count` groups of this rank and the same rank in every other site, each with connections of its own.
+        """`count` groups of this rank and the same rank of every other site, each with own connections.
 
         Args:
             count: parallel streams.

@@ -17,7 +17,9 @@ def check_supported(policy: SyncPolicy) -> None:
     if policy.is_flat:
         return
     if not isinstance(policy.topology, Direct):
-        raise UsageError(f"topology: '{policy.topology.kind}' among sites: {_REMEDY}; it runs 'direct' and 'flat-ring'")
+        raise UsageError(
+            f"topology: '{policy.topology.kind}' among sites: {_REMEDY}; it runs 'direct' and 'flat-ring'"
+        )
     if not isinstance(policy.overlap, Blocking | Delayed):
         raise UsageError(f"overlap: '{policy.overlap.kind}': {_REMEDY}; it runs 'blocking' and 'delayed'")
     if isinstance(policy.update, Accumulate) and policy.update.send != "gradient":

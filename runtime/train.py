@@ -77,7 +77,9 @@ class Run:
                 model=self.model, optimizer=self.method.optimizer, scheduler=self.scheduler,
             )  # fmt: skip
             if self.step >= job.steps:
-                raise UsageError(f"--steps {job.steps}: the checkpoint stands at step {self.step}: give more steps")
+                raise UsageError(
+                    f"--steps {job.steps}: the checkpoint stands at step {self.step}: give more steps"
+                )
 
     def train(self, emit: Emit) -> dict[str, Any]:
         """All steps, then what is in flight, then validation; `emit` is told of progress.
@@ -119,10 +121,12 @@ class Run:
 
     @torch.no_grad()
     def validate(self) -> float:
-        """Loss of the parameters that all share now, on fixed batches dealt over the default group's ranks."""
+        """Loss of the parameters that all share now, on fixed batches dealt over the default group."""
         rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         batches = self.corpus.validation_batches(
-            _VALIDATION_BATCHES, batch_size=_VALIDATION_SEQUENCES, sequence=self.job.scenario.workload.sequence
+            _VALIDATION_BATCHES,
+            batch_size=_VALIDATION_SEQUENCES,
+            sequence=self.job.scenario.workload.sequence,
         )
         total = torch.zeros(1, dtype=torch.float64)
         for i, batch in enumerate(batches):

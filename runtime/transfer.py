@@ -35,8 +35,9 @@ def slices(size: int, streams: int, chunk_bytes: int | None) -> tuple[Slice, ...
 class Channel:
     """Sends and receives the payloads of all fragments, whose sizes never change.
 
-    Receives are posted before their round begins. A sender of gloo waits for the receiver's word that its buffer is
-    ready; sent ahead, that word is there already, and data leave at once and not half a round trip later.
+    Receives are posted before their round begins. A sender of gloo waits for the receiver's word that its
+    buffer is ready; sent ahead, that word is there already, and data leave at once and not half a round
+    trip later.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Channel:
         sizes: Sequence[int],
         chunk_bytes: int | None,
     ) -> None:
-        """`sizes`: payload bytes of each fragment, the same at every site; `index`: this site's number in `names`."""
+        """`sizes`: payload bytes of each fragment, alike at all sites; `index`: this site's in `names`."""
         self._groups = groups
         self._names = names
         self._index = index
@@ -64,7 +65,7 @@ class Channel:
             self.expect(fragment)
 
     def expect(self, fragment: int) -> None:
-        """Post the receives of a fragment's next round; what its last round brought is overwritten from here on."""
+        """Post the receives of a fragment's next round; what the last one brought is overwritten now."""
         for m in self._peers:
             buffer = self._buffers[fragment, m]
             try:

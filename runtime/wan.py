@@ -9,8 +9,8 @@ from geosim.errors import UsageError
 from geosim.scenario import Scenario, WanLink
 from runtime.emulate import EmulatedWan, LinkSpec
 
-# The emulator draws delays uniformly and joins them by straight lines: their standard deviation is this part of the
-# half width (1/sqrt(3) of a uniform draw, times sqrt(2/3) for the lines between draws).
+# The emulator draws delays uniformly and joins them by straight lines: their standard deviation is
+# this part of the half width (1/sqrt(3) of a uniform draw, times sqrt(2/3) for the lines between draws).
 _JITTER_DEVIATION = math.sqrt(2) / 3
 _KERNEL_WINDOW_BYTES = 4 * 1024 * 1024
 
@@ -62,7 +62,9 @@ def _same(scenario: Scenario, field: str, default: Any) -> Any:
     values = {getattr(link, field) for link in scenario.wan}
     if len(values) > 1:
         shown = ", ".join(map(str, sorted(values)))
-        raise UsageError(f"wan: {field} differs between links ({shown}): the emulator has one for all of them")
+        raise UsageError(
+            f"wan: {field} differs between links ({shown}): the emulator has one for all of them"
+        )
     return values.pop() if values else default
 
 
@@ -71,7 +73,10 @@ def _sysctls(scenario: Scenario) -> dict[str, str]:
     if window == _KERNEL_WINDOW_BYTES:
         return {}  # the kernel's own limit of a send buffer
     start = min(window, 16384)
-    return {"net.ipv4.tcp_wmem": f"4096 {start} {window}", "net.ipv4.tcp_rmem": f"4096 131072 {max(2 * window, 262144)}"}
+    return {
+        "net.ipv4.tcp_wmem": f"4096 {start} {window}",
+        "net.ipv4.tcp_rmem": f"4096 131072 {max(2 * window, 262144)}",
+    }
 
 
 def _check_ports(scenario: Scenario) -> None:
@@ -83,9 +88,12 @@ def _check_ports(scenario: Scenario) -> None:
             for link in scenario.wan
             if site.name in link.between
         )
-        for field, limit, need in (("uplink", site.uplink_bytes_per_s, out), ("downlink", site.downlink_bytes_per_s, into)):
+        for field, limit, need in (
+            ("uplink", site.uplink_bytes_per_s, out),
+            ("downlink", site.downlink_bytes_per_s, into),
+        ):
             if limit is not None and limit < need:
                 raise UsageError(
-                    f"sites: {field} of '{site.name}' is below what its links carry together: the emulator knows links "
-                    f"only: lower their bandwidth, or use --wan none"
+                    f"sites: {field} of '{site.name}' is below what its links carry together: the "
+                    f"emulator knows links only: lower their bandwidth, or use --wan none"
                 )

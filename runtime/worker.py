@@ -1,4 +1,4 @@
-"""One rank as a process: reads a job from its standard input, writes events as JSON lines, ends when its parent ends."""
+"""One rank as a process: a job on its standard input, events as JSON lines; it ends with its parent."""
 
 from __future__ import annotations
 

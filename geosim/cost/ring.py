@@ -38,19 +38,23 @@ def _stream_rate(edge: Edge, in_flight_bytes: float = float("inf")) -> float:
 def gloo_times(buckets: np.ndarray, ranks: int, edges: tuple[Edge, ...]) -> np.ndarray:
     """Seconds of each bucket's all-reduce under gloo (gloo/allreduce.cc, the ring).
 
-    A bucket is cut into segments of at most 1 MiB, at least two for each rank. Each of the two stages passes
-    on (R - 1) / R of them with two in flight: a segment is asked for when the one before the last has come,
-    the request crosses, then the data. Two segments so take a round trip and one sending, or two sendings if
-    that is more; the slowest edge holds up all.
+    A bucket is cut into segments of at most 1 MiB, at least two for each rank. Each of the two stages
+    passes on (R - 1) / R of them with two in flight: a segment is asked for when the one before the last
+    has come, the request crosses, then the data. Two segments so take a round trip and one sending, or
+    two sendings if that is more; the slowest edge holds up all. What fits the path goes at the link's
+    rate, what does not at TCP's.
     """
     segments = np.maximum(np.ceil(buckets / GLOO_SEGMENT_BYTES), 2.0 * ranks)
     segments = np.ceil(segments / ranks) * ranks
     pairs = np.maximum(segments / ranks * (ranks - 1) / 2, 1.0)
     worst = np.zeros_like(buckets)
     for edge in edges:
-        sending = buckets / segments * edge.wire_per_payload / _stream_rate(edge)
-        pair = np.maximum(2 * sending, edge.path.rtt_s + sending)
-        worst = np.maximum(worst, 2 * (edge.path.rtt_s + 2 * sending + (pairs - 1) * pair))
+        size = buckets / segments * edge.wire_per_payload
+        path = edge.path
+        fits = 2 * size <= min(path.rate_bytes_per_s * path.rtt_s, path.window_limit(edge.flows))
+        sending = size / np.where(fits, path.rate_bytes_per_s, _stream_rate(edge))
+        pair = np.maximum(2 * sending, path.rtt_s + sending)
+        worst = np.maximum(worst, 2 * (path.rtt_s + 2 * sending + (pairs - 1) * pair))
     return worst
 
 

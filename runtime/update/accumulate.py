@@ -38,8 +38,8 @@ class AccumulateRule(Rule):
     def apply(self, results: Sequence[tuple[int, Tensor, bool]]) -> None:
         """One step of the inner optimizer on the fragments' tensors, at the learning rate that stands now.
 
-        Tensors without a result have no gradient in it, so their moments, decay and step count rest; a skipped round
-        is no step at all. The user's own gradients are put back afterwards.
+        Tensors without a result have no gradient in it, so their moments, decay and step count rest; a
+        skipped round is no step at all. The user's own gradients are put back afterwards.
         """
         before = [param.grad for param in self.params]
         fresh: list[Tensor | None] = [None] * len(self.params)
@@ -90,7 +90,7 @@ def _read(rule: Rule) -> list[Tensor]:
 
 
 def _clip(gradients: Sequence[Tensor], most: float) -> None:
-    """Scale all gradients down together until their norm is `most`, as torch.nn.utils.clip_grad_norm_ does."""
+    """Scale all gradients down together until their norm is `most`, as torch's clip_grad_norm_ does."""
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g.float()) for g in gradients]))
     scale = torch.clamp(most / (norm + 1e-6), max=1.0)
     for gradient in gradients:

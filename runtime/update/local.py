@@ -14,7 +14,7 @@ from runtime.update.rule import Rule, copy_into
 
 
 class LocalRule(Rule):
-    """Keeps the shard's part of theta_global and of the outer momentum; every window starts at theta_global."""
+    """Keeps the shard of theta_global and of the outer momentum; windows start at theta_global."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -18,8 +18,8 @@ from runtime.shards import Gather, Shard
 class Rule(ABC):
     """One rank's part of an update rule.
 
-    Vectors are fp32 and cover this rank's shard of a fragment; a rank beyond the shards has empty ones, and takes part
-    in what the site gathers.
+    Vectors are fp32 and cover this rank's shard of a fragment; a rank beyond the shards has empty ones, and
+    takes part in what the site gathers.
     """
 
     def __init__(

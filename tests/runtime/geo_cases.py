@@ -19,7 +19,9 @@ FEATURES, OUTPUTS = 12, 4
 def network(seed: int = 1) -> nn.Sequential:
     """About 500 parameters."""
     torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(FEATURES, 24), nn.Tanh(), nn.Linear(24, 8), nn.Tanh(), nn.Linear(8, OUTPUTS))
+    return nn.Sequential(
+        nn.Linear(FEATURES, 24), nn.Tanh(), nn.Linear(24, 8), nn.Tanh(), nn.Linear(8, OUTPUTS)
+    )
 
 
 def samples(step: int, count: int, start: int = 0) -> tuple[Tensor, Tensor]:

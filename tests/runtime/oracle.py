@@ -54,7 +54,9 @@ def oracle(
         for m, model in enumerate(models):
             mean = window_of(model, optimizers[m], span, counts, m, totals[m], order, local)
             u = contribution(mean, totals[m] / sum(totals), errors[m] if feedback else None)
-            c = decompress_fragment(compress_fragment(u, sections, Key(policy.seed, window, 0, 0, m)), sections)
+            c = decompress_fragment(
+                compress_fragment(u, sections, Key(policy.seed, window, 0, 0, m)), sections
+            )
             if feedback:
                 errors[m] = residual(u, c, feedback)
             parts.append(c)

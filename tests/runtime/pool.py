@@ -1,4 +1,4 @@
-"""Real processes for tests across sites: started once, each task in a fresh set of groups on the loopback interface."""
+"""Real processes for tests across sites: started once, each task in fresh groups over loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class Pool:
         self._size = size
         self._executor = ProcessPoolExecutor(size, mp_context=get_context("spawn"), initializer=_start)
 
-    def submit(self, task: Callable[..., Any], sites: int = 2, ranks: int = 2, **options: Any) -> list[list[Future]]:
+    def submit(
+        self, task: Callable[..., Any], sites: int = 2, ranks: int = 2, **options: Any
+    ) -> list[list[Future]]:
         """Futures by site and rank of ``task(sites, **options)``; `absent` names sites that never come."""
         assert sites * ranks <= self._size
         absent = options.pop("absent", ())
@@ -35,19 +37,25 @@ class Pool:
         folder = tempfile.mkdtemp(prefix="geosim-test-")
         return [
             [
-                self._executor.submit(_enter, task, names, name, rank, ranks, port, folder, timeout_s, options)
+                self._executor.submit(
+                    _enter, task, names, name, rank, ranks, port, folder, timeout_s, options
+                )
                 for rank in range(ranks)
             ]
             for name in names
             if name not in absent
         ]
 
-    def run(self, task: Callable[..., Any], sites: int = 2, ranks: int = 2, **options: Any) -> list[list[Any]]:
+    def run(
+        self, task: Callable[..., Any], sites: int = 2, ranks: int = 2, **options: Any
+    ) -> list[list[Any]]:
         """Results by site and rank."""
         futures = self.submit(task, sites, ranks, **options)
         return [[future.result(timeout=3 * TIMEOUT_S) for future in row] for row in futures]
 
-    def errors(self, task: Callable[..., Any], sites: int = 2, ranks: int = 2, **options: Any) -> list[list[Any]]:
+    def errors(
+        self, task: Callable[..., Any], sites: int = 2, ranks: int = 2, **options: Any
+    ) -> list[list[Any]]:
         """What each raised."""
         futures = self.submit(task, sites, ranks, **options)
         return [[future.exception(timeout=3 * TIMEOUT_S) for future in row] for row in futures]
@@ -75,7 +83,9 @@ def _enter(
 
     with contextlib.ExitStack() as stack:
         if ranks > 1:
-            dist.init_process_group("gloo", init_method=f"file://{folder}/{site}", rank=rank, world_size=ranks)
+            dist.init_process_group(
+                "gloo", init_method=f"file://{folder}/{site}", rank=rank, world_size=ranks
+            )
             stack.callback(dist.destroy_process_group)
         sites = (
             Sites.connect(names, site, f"127.0.0.1:{port}", timeout_s=timeout_s)

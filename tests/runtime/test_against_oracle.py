@@ -5,12 +5,19 @@ import torch
 from geo_cases import train
 from oracle import oracle
 
-DILOCO = {"update": {"kind": "local", "outer": {"kind": "momentum", "lr": 0.7, "momentum": 0.9, "nesterov": True}}}
-MOMENTUM = {"update": {"kind": "local", "outer": {"kind": "momentum", "lr": 0.5, "momentum": 0.8, "nesterov": False}}}
+DILOCO = {
+    "update": {"kind": "local", "outer": {"kind": "momentum", "lr": 0.7, "momentum": 0.9, "nesterov": True}}
+}
+MOMENTUM = {
+    "update": {"kind": "local", "outer": {"kind": "momentum", "lr": 0.5, "momentum": 0.8, "nesterov": False}}
+}
 LOCAL_SGD = {"update": {"kind": "local", "outer": {"kind": "sgd", "lr": 1.0}}}
 SPARSE = {"codec": {"select": {"kind": "topk", "ratio": 0.1}, "quantize": "int8", "residual": "feedback"}}
 DECAYED = {"codec": {"select": "dense", "quantize": "int4", "residual": {"kind": "feedback", "decay": 0.9}}}
-RANDOM = {"codec": {"select": {"kind": "randomk", "ratio": 0.2}, "quantize": "bf16", "residual": "feedback"}, "seed": 5}
+RANDOM = {
+    "codec": {"select": {"kind": "randomk", "ratio": 0.2}, "quantize": "bf16", "residual": "feedback"},
+    "seed": 5,
+}
 DELAYED = {"overlap": {"kind": "delayed", "windows": 1}}
 LATE = {"overlap": {"kind": "delayed", "windows": 2}}
 

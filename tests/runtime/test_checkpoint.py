@@ -17,7 +17,8 @@ CASES = {
     "accumulate-late": {"interval": 2, "overlap": {"kind": "delayed", "windows": 2}} | SPARSE,
     "local-delayed": {"interval": 3, "overlap": "delayed"} | DILOCO | SPARSE,
     "local-late-groups": {
-        "interval": 2, "groups": [{"share": 0.5, "overlap": "blocking"}], "overlap": {"kind": "delayed", "windows": 2},
+        "interval": 2, "groups": [{"share": 0.5, "overlap": "blocking"}],
+        "overlap": {"kind": "delayed", "windows": 2},
     } | DILOCO,
 }  # fmt: skip
 
@@ -26,7 +27,9 @@ def run(sites, *, policy, begin, end, folder, save_at=(), resume=None, fault=Non
     """Steps begin..end, saving at some, from a checkpoint if there is one."""
     counts = plan("uneven", sites.count)
     model = network()
-    optimizer = GeoOptimizer(inner_for("adamw", model, 0.01), make_policy(policy), sites, tokens=counts, timeout_s=15)
+    optimizer = GeoOptimizer(
+        inner_for("adamw", model, 0.01), make_policy(policy), sites, tokens=counts, timeout_s=15
+    )
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1 / (1 + n))
     parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
     if resume is not None:

@@ -16,7 +16,16 @@ from geosim.scenario import load_scenario
 from runtime.emulate import missing
 from runtime.launch import emulate
 
-TINY = {"name": "tiny", "layers": 2, "d_model": 32, "heads": 2, "ffn": 128, "gated": False, "vocabulary": 256, "tied": True}
+TINY = {
+    "name": "tiny",
+    "layers": 2,
+    "d_model": 32,
+    "heads": 2,
+    "ffn": 128,
+    "gated": False,
+    "vocabulary": 256,
+    "tied": True,
+}
 KEYS = {
     "scenario", "policy", "step_time_s", "compute_utilization", "exchange_time_s", "exposed_wan_s_per_step",
     "tokens_per_s", "relative_to_colocated", "links", "wan_bytes_vs_ddp",
@@ -58,8 +67,8 @@ def test_a_run_without_a_wan(text, tmp_path):
     steps = []
     policy = load_policy("hierarchical-efsgd", {"interval": 4})
     result = emulate(
-        scenario(), policy, 24, wan="none", data=text, pace_s=0.02, validations=1, save=str(tmp_path / "saved"),
-        progress=lambda step, of, loss: steps.append((step, of)),
+        scenario(), policy, 24, wan="none", data=text, pace_s=0.02, validations=1, save=str(tmp_path /
+        "saved"), progress=lambda step, of, loss: steps.append((step, of)),
     )  # fmt: skip
     assert set(result) >= KEYS
     json.dumps(result)
@@ -148,7 +157,11 @@ def test_what_cannot_run_is_refused_before_anything_starts(changes, policy, step
 @needs_wan
 def test_over_the_emulated_wan_the_relay_counts_little_more_than_the_payloads(text):
     # 35,000 parameters in fp32: some 70 KB a rank, so several ranks' worth makes more than 256 KiB a round.
-    changes = {"wan.0.rtt": "10 ms", "wan.0.bandwidth": "200 Mbit/s", "workload.model": dict(TINY, d_model=128, ffn=512)}
+    changes = {
+        "wan.0.rtt": "10 ms",
+        "wan.0.bandwidth": "200 Mbit/s",
+        "workload.model": dict(TINY, d_model=128, ffn=512),
+    }
     policy = load_policy("local-sgd", {"interval": 2})
     result = emulate(scenario(**changes), policy, 16, wan="tun", data=text)
     payload, counted = result["payload_bytes"], result["wan_bytes"]
@@ -163,7 +176,17 @@ def test_over_the_emulated_wan_the_relay_counts_little_more_than_the_payloads(te
 
 @pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
 def test_the_commands_end_is_the_ranks_end(text, how):
-    argv = [sys.executable, "-m", "runtime.cli", "emulate", "laptop", "--policy", "local-sgd", "--steps", "1600"]
+    argv = [
+        sys.executable,
+        "-m",
+        "runtime.cli",
+        "emulate",
+        "laptop",
+        "--policy",
+        "local-sgd",
+        "--steps",
+        "1600",
+    ]
     options = ["--wan", "none", "--data", text, "--pace", "50 ms"]
     command = subprocess.Popen(argv + options, stderr=subprocess.PIPE, text=True)
     ranks = []

@@ -31,7 +31,7 @@ def test_the_round_is_skipped_by_all(pool, update, overlap):
 
 
 def test_the_healthy_site_takes_back_what_it_sent_and_the_faulty_one_drops_its_window(pool):
-    """Nothing is lost but the faulty window: residuals equal those of a run in which west had no tokens then."""
+    """Nothing is lost but the faulty window: east holds its own again, west nothing."""
     policy = UPDATES["accumulate"] | SPARSE
     skipped = pool.run(train, ranks=1, policy=policy, steps=1, faults=(("west", 0),))
     assert torch.equal(skipped[0][0]["parameters"], flat_parameters(network()))
