@@ -37,12 +37,12 @@ def findings() -> list[Finding]:
 
 
 def _gloo() -> Finding:
-    from torch.distributed import HashStore, ProcessGroupGloo
+    from torch.distributed import HashStore
+
+    from runtime.gloo import open_stream
 
     try:
-        options = ProcessGroupGloo._Options()
-        options._devices = [ProcessGroupGloo.create_device(hostname="127.0.0.1")]
-        ProcessGroupGloo(HashStore(), 0, 1, options)
+        open_stream(HashStore(), 0, 1, address="127.0.0.1", timeout_s=5)
     except RuntimeError as error:
         return Finding("gloo", False, str(error).split("\n")[0][:100])
     return Finding("gloo", True, "a group on the loopback interface stands")

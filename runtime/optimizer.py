@@ -152,8 +152,8 @@ class GeoOptimizer(Optimizer):
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         state = {"inner": self.inner.state_dict(), "geo": self._engine.state_dict()}
-        for hook in self._optimizer_state_dict_post_hooks.values():
-            changed = hook(self, state)
+        for after in self._optimizer_state_dict_post_hooks.values():
+            changed = after(self, state)
             state = state if changed is None else changed
         return state
 
@@ -164,16 +164,16 @@ class GeoOptimizer(Optimizer):
             UsageError: if the state belongs to another policy, model, site or rank.
             RunError: if the sites do not stand at the same step with the same parameters.
         """
-        for hook in self._optimizer_load_state_dict_pre_hooks.values():
-            changed = hook(self, state_dict)
+        for before in self._optimizer_load_state_dict_pre_hooks.values():
+            changed = before(self, state_dict)
             state_dict = state_dict if changed is None else changed
         if "inner" not in state_dict or "geo" not in state_dict:
             raise UsageError("checkpoint: no state of a GeoOptimizer: it has no 'inner' and 'geo'")
         self.inner.load_state_dict(state_dict["inner"])
         self._share()
         self._engine.load_state_dict(state_dict["geo"])
-        for post in self._optimizer_load_state_dict_post_hooks.values():
-            post(self)
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
 
     def _share(self) -> None:
         """One `param_groups` and one `state` for both, so that a scheduler may hold either."""

@@ -97,13 +97,14 @@ def _await_listener(address: Address, first_site: str, timeout_s: float) -> None
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            with socket.create_connection((address.host, address.port), timeout=max(_RETRY_S, timeout_s)):
+            patience = max(_RETRY_S, deadline - time.monotonic())
+            with socket.create_connection((address.host, address.port), timeout=patience):
                 return
         except OSError as error:
             if time.monotonic() > deadline:
                 raise RunError(
-                    f"waited {timeout_s:g} s for site '{first_site}' at {address}, which hosts the rendezvous, "
-                    f"and it never came ({error.strerror or error}): start it, or check --rendezvous"
+                    f"waited {timeout_s:g} s for site '{first_site}', which hosts the rendezvous at "
+                    f"{address}, and it never came ({error.strerror or error}): start it, or mend the address"
                 ) from None
         time.sleep(_RETRY_S)
 

@@ -82,7 +82,7 @@ class Gather:
         count = len(self._shards)
         rows = torch.empty(count, self._longest + 1, dtype=torch.float32, device=mine.device)
         if count == self._ranks:
-            dist.all_gather_into_tensor(rows.view(-1), row)
+            dist.all_gather(list(rows.unbind()), row)
         else:
             # An all-gather would carry an empty row for each rank that has no shard.
             for source in range(count):

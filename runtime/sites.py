@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import torch.distributed as dist
-from torch.distributed import ProcessGroupGloo, TCPStore
+from torch.distributed import TCPStore
 
 from geosim.errors import RunError, UsageError
+from runtime.gloo import Stream, open_stream
 from runtime.rendezvous import Address, Greeting, agree, local_address, open_store
 
 
@@ -142,7 +143,7 @@ class Sites:
             readers=[who for who in everyone if who != me] if self._hosts else (),
         )  # fmt: skip
 
-    def open_streams(self, count: int, *, timeout_s: float, epoch: int = 0) -> list[ProcessGroupGloo]:
+    def open_streams(self, count: int, *, timeout_s: float, epoch: int = 0) -> list[Stream]:
         """`count` groups of this rank and the same rank of every other site, each with own connections.
 
         Args:
@@ -153,25 +154,23 @@ class Sites:
         Raises:
             RunError: if a site does not come.
         """
-        groups = []
-        for stream in range(count):
-            options = ProcessGroupGloo._Options()
-            options._devices = [ProcessGroupGloo.create_device(hostname=self._wan_address)]
-            options._timeout = timedelta(seconds=timeout_s)
-            options._threads = 1
-            store = self.store(f"wan/epoch-{epoch}/shard-{self.rank}/stream-{stream}")
+        streams = []
+        for number in range(count):
+            store = self.store(f"wan/epoch-{epoch}/shard-{self.rank}/stream-{number}")
             try:
-                groups.append(ProcessGroupGloo(store, self.index, self.count, options))
+                streams.append(
+                    open_stream(store, self.index, self.count, address=self._wan_address, timeout_s=timeout_s)
+                )
             except RuntimeError as error:
                 line = str(error).strip().split("\n")[0][:200]
                 raise RunError(f"site '{self.name}': cannot connect to the other sites ({line})") from None
-        return groups
+        return streams
 
-    def part(self, groups: Sequence[ProcessGroupGloo]) -> None:
+    def part(self, streams: Sequence[Stream]) -> None:
         """Leave together: nobody closes connections that another one still reads from."""
-        for group in groups:
+        for stream in streams:
             try:
-                group.barrier().wait(timedelta(seconds=self.timeout_s))
+                stream.barrier().wait(timedelta(seconds=self.timeout_s))
             except RuntimeError:
                 return  # a peer that has gone reads no more
 

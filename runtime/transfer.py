@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.distributed import ProcessGroupGloo, Work
+from torch.distributed import Work
 
 from geosim.errors import RunError
+from runtime.gloo import Stream
 
 
 class PeerLost(RunError):
@@ -42,7 +43,7 @@ class Channel:
 
     def __init__(
         self,
-        groups: Sequence[ProcessGroupGloo],
+        groups: Sequence[Stream],
         names: Sequence[str],
         index: int,
         sizes: Sequence[int],

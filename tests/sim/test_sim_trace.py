@@ -78,3 +78,16 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path):
     result = simulate(world(), RULES[0], windows=1)
     with pytest.raises(UsageError, match="cannot write the trace"):
         write_trace(tmp_path / "no" / "trace.json", result, Tracer())
+
+
+def test_flows_that_overlap_on_a_link_get_tracks_of_their_own():
+    tracer = Tracer(
+        spans=[
+            ("link a->b", "flows", name, start, start + 2.0)
+            for name, start in zip("xyz", (0, 1, 2), strict=True)
+        ]
+    )
+    events = trace_events(tracer)
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    placed = {e["name"]: tracks[e["tid"]] for e in events if e["ph"] == "X"}
+    assert placed == {"x": "flows", "y": "flows 2", "z": "flows"}
