@@ -113,10 +113,10 @@ class Channel:
             raise self._lost(peer, round_, error) from None
 
     def _lost(self, peer: int, round_: int, error: RuntimeError) -> PeerLost:
-        text = " ".join(str(error).split())
+        text = " ".join(str(error).split()).split("] ", 1)[-1].split(". ")[0]
         silent = "imed out" in text
         why = "sent nothing for too long" if silent else "closed its connection"
         return PeerLost(
-            f"site '{self._names[peer]}' {why} in round {round_} ({text.split('. ')[0][-120:]}): "
+            f"site '{self._names[peer]}' {why} in round {round_} ({text}): "
             f"look there for the first error, then resume all sites from their checkpoints"
         )

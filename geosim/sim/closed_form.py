@@ -82,7 +82,7 @@ def _some(b: Batch) -> SteadyState:
 
 
 def _wire(b: Batch, f: int, window: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Fragment f's exchange from a given window.
+    """Fragment f's exchange from a given window, its receivers ready.
 
     Returns:
         seconds from entering the exchange to the last receipt; to the last byte's leaving; and the window
@@ -92,7 +92,7 @@ def _wire(b: Batch, f: int, window: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     used = size > 0
     safe = np.where(used, size, 1.0)
     left = np.zeros(len(b))
-    arrived = b.rtt_s / 2
+    arrived = np.zeros(len(b))
     for hop in range(int(b.hops.max(initial=0))):
         now = used & (hop < b.hops)
         sending = send_time(safe, b.rate, b.rtt_s, window, limit, b.stream[:, f])
@@ -110,8 +110,9 @@ def _restart(b: Batch, f: int, window: np.ndarray, idle: np.ndarray) -> np.ndarr
 def _boundary(b: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Blocking, delayed and eager with one fragment: (window, exchange, wait, whether TCP settled).
 
-    A window takes the longest of three cycles: the site's own work; the worker, one exchange after another;
-    and an exchange between its sending and its use `delay` windows later.
+    A window takes the longest of three cycles: the site's own work; the worker, one exchange after another,
+    each half a round trip after the last, since the receivers' notices leave only then; and an exchange between
+    its sending and its use `delay` windows later.
     """
     work = b.interval * b.steady_s + b.encode_s[:, 0]
     own = work + b.after_s[:, 0]
@@ -120,9 +121,13 @@ def _boundary(b: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     period, exchange = own, np.zeros(len(b))
     for _ in range(_ROUNDS):
         arrived, left, after = _wire(b, 0, window)
-        exchange = arrived + b.decode_s[:, 0]
-        period = np.maximum(np.maximum(own, exchange), (own + exchange) / (b.delay + 1))
-        following = _restart(b, 0, after, period - left)
+        wire = arrived + b.decode_s[:, 0]
+        again = wire + np.where(b.hops > 0, b.rtt_s / 2, 0.0)
+        period = np.maximum(np.maximum(own, again), (own + wire) / (b.delay + 1))
+        notice = np.where(own < again, again - wire - np.where(b.delay == 0, own, 0.0), 0.0)
+        notice = np.maximum(notice, 0.0)
+        exchange = wire + notice
+        following = _restart(b, 0, after, period - left - notice)
         settled = following == window
         if settled.all():
             break

@@ -173,19 +173,25 @@ class Engine:
         yield from self._spend(m, "gather", fragment.gather_s[m], key)
         yield from self._spend(m, "apply", fragment.apply_s[m], key)
 
+    def _exchange(self, key: Key) -> Exchange:
+        if key not in self._exchanges:
+            self._exchanges[key] = Exchange(self.wan, key[0], _name(key))
+        return self._exchanges[key]
+
     def _worker(self, m: int) -> Steps:
         env, site = self.env, self.problem.sites[m]
+        for fragment in range(len(self.problem.fragments)):
+            self._exchange((fragment, 0)).post(m)
         while True:
             if not self._jobs[m]:
                 self._bells[m] = env.event()
                 yield self._bells[m]
             key = self._jobs[m].popleft()
             began = env.now
-            exchange = self._exchanges.get(key)
-            if exchange is None:
-                exchange = self._exchanges[key] = Exchange(self.wan, key[0], _name(key))
+            exchange = self._exchange(key)
             yield exchange.enter(m)
             yield env.timeout(self.problem.overhead_s + exchange.plan.decode_s[m])
+            self._exchange((key[0], key[1] + 1)).post(m)
             exchange.readers -= 1
             if exchange.readers == 0:
                 del self._exchanges[key]

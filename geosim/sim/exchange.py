@@ -1,7 +1,9 @@
 """One WAN round: its transfers over the network, each a SimPy process, with Gloo's handshake.
 
 A transfer leaves when its source has entered the exchange, the receiver's notice has crossed, and what it
-forwards has arrived. A site is through when all it receives has come and all it sends has left.
+forwards has arrived. Receives are posted ahead, as the runtime does: the notice leaves when the receiver is through
+with the fragment's last round, so it delays only exchanges that follow each other closely. A site is through
+when all it receives has come and all it sends has left.
 """
 
 from collections.abc import Generator
@@ -112,15 +114,17 @@ class Exchange:
         self._ready = [0.0] * len(routes)
         self._open = [len(wan.out_of[m]) + len(wan.into[m]) for m in range(sites)]
 
+    def post(self, site: int) -> None:
+        """A site's buffers are free for this round: its notices leave for all that will send to it."""
+        for k in self.wan.into[site]:
+            self._ready[k] = self.wan.env.now + self.wan.delays[self.wan.link_of[k]].draw()
+            self._one_less(k)
+
     def enter(self, site: int) -> simpy.Event:
-        """A site takes part from now on: its notices leave, its payloads once their receivers are ready."""
-        now = self.wan.env.now
-        self._entered[site] = now
+        """A site's payloads leave from now on, once their receivers are ready."""
+        self._entered[site] = self.wan.env.now
         if not self._open[site]:
             self.done[site].succeed()
-        for k in self.wan.into[site]:
-            self._ready[k] = now + self.wan.delays[self.wan.link_of[k]].draw()
-            self._one_less(k)
         for k in self.wan.out_of[site]:
             self._one_less(k)
         return self.done[site]

@@ -45,32 +45,34 @@ def test_the_exact_events_of_a_tiny_run():
     tracer = Tracer()
     Engine(problem, 0, 1, tracer).run()
     log = sorted(
-        (round(start, 9), round(end, 9), row, name) for row, _, name, start, end in tracer.spans if end <= 9.1
+        (round(start, 9), round(end, 9), row, name) for row, _, name, start, end in tracer.spans if end <= 8.1
     )
     first = "fragment 0 round 0"
     second = "fragment 0 round 1"
-    assert log == [
-        (0.0, 2.0, "s0", "compute 2 steps"),
-        (0.0, 2.0, "s1", "compute 2 steps"),
-        (2.0, 4.0, "s0", first),
-        (2.0, 4.0, "s0", f"wait {first}"),
-        (2.0, 4.0, "s1", first),
-        (2.0, 4.0, "s1", f"wait {first}"),
-        (2.5, 3.5, "link s0->s1", first),
-        (2.5, 3.5, "link s1->s0", first),
-        (4.0, 4.5, "s0", f"apply {first}"),
-        (4.0, 4.5, "s1", f"apply {first}"),
-        (4.5, 6.5, "s0", "compute 2 steps"),
-        (4.5, 6.5, "s1", "compute 2 steps"),
-        (6.5, 8.5, "s0", second),
-        (6.5, 8.5, "s0", f"wait {second}"),
-        (6.5, 8.5, "s1", second),
-        (6.5, 8.5, "s1", f"wait {second}"),
-        (7.0, 8.0, "link s0->s1", second),
-        (7.0, 8.0, "link s1->s0", second),
-        (8.5, 9.0, "s0", f"apply {second}"),
-        (8.5, 9.0, "s1", f"apply {second}"),
-    ]
+    assert log == sorted(
+        [
+            (0.0, 2.0, "s0", "compute 2 steps"),
+            (0.0, 2.0, "s1", "compute 2 steps"),
+            (2.0, 3.5, "s0", first),
+            (2.0, 3.5, "s0", f"wait {first}"),
+            (2.0, 3.5, "s1", first),
+            (2.0, 3.5, "s1", f"wait {first}"),
+            (2.0, 3.0, "link s0->s1", first),
+            (2.0, 3.0, "link s1->s0", first),
+            (3.5, 4.0, "s0", f"apply {first}"),
+            (3.5, 4.0, "s1", f"apply {first}"),
+            (4.0, 6.0, "s0", "compute 2 steps"),
+            (4.0, 6.0, "s1", "compute 2 steps"),
+            (6.0, 7.5, "s0", second),
+            (6.0, 7.5, "s0", f"wait {second}"),
+            (6.0, 7.5, "s1", second),
+            (6.0, 7.5, "s1", f"wait {second}"),
+            (6.0, 7.0, "link s0->s1", second),
+            (6.0, 7.0, "link s1->s0", second),
+            (7.5, 8.0, "s0", f"apply {second}"),
+            (7.5, 8.0, "s1", f"apply {second}"),
+        ]
+    )
 
 
 @settings(max_examples=25)
@@ -238,7 +240,7 @@ def test_adapt_grows_the_interval_until_the_exchange_hides():
     assert result.exposed_wan_s_per_step < 0.1 * result.step_time_s.mean
 
 
-def test_one_exchange_is_notice_sending_and_flight():
+def test_one_exchange_is_sending_and_flight():
     scenario = world()
     rule = policy(interval=20, update="local", codec=TOPK)
     problem = build(scenario, rule, EXACT)
@@ -254,7 +256,7 @@ def test_one_exchange_is_notice_sending_and_flight():
         path.stream_rate(flows),
     )
     result = simulate(scenario, rule, windows=5, calibration=EXACT)
-    assert result.exchange_time_s.mean == pytest.approx(0.04 + float(sending), rel=1e-9)
+    assert result.exchange_time_s.mean == pytest.approx(0.02 + float(sending), rel=1e-9)
 
 
 def test_a_missing_link_is_named():

@@ -1,0 +1,77 @@
+"""The command: errors in one line with their status, and results as JSON."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DDP = ("emulate", "laptop", "--policy", "ddp", "--steps", "4")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def georun(*arguments):
+    """Run the command; it must end by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "runtime.cli", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["emulate", "laptop", "--policy", "nope", "--steps", "4"], "'nope' is neither built in nor a file"),
+        (["emulate", "nowhere", "--policy", "ddp", "--steps", "4"], "'nowhere' is neither built in nor a file"),
+        (["emulate", "laptop", "--policy", "hierarchical-efsgd", "--steps", "20"], "use 16 or 32"),
+        ([*DDP, "--pace", "80"], "no unit"),
+        ([*DDP, "--wan", "maybe"], "use 'tun' or 'none'"),
+        ([*DDP, "--set", "interval"], "no '='"),
+        ([*DDP, "--set", "wan.0.rtt=-1 ms"], "must be 0 or more"),
+        ([*DDP, "--set", "policy.interval=0"], "interval"),
+        (["emulate", "laptop", "--policy", "ddp"], "--steps"),
+        ([*DDP, "--data", "/no/such"], "/no/such"),
+        (["train", "--site", "mars", "--rendezvous", "a:1", *DDP[2:]], "no such site"),
+    ],
+)  # fmt: skip
+def test_usage_errors_are_one_line_and_status_two(arguments, words):
+    done = georun(*arguments)
+    assert done.returncode == 2, done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("georun: ")
+    assert words in lines[0]
+
+
+def test_help_loads_no_torch():
+    code = "import sys, runtime.cli; sys.exit('torch' in sys.modules or 'geosim.policy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_json_is_all_there_is_on_standard_output(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"line {n} of a text that repeats itself\n" for n in range(3000)))
+    tiny = (
+        "{name: tiny, layers: 1, d_model: 16, heads: 1, ffn: 64, gated: false, vocabulary: 256, tied: true}"
+    )
+    done = georun(
+        "emulate", "laptop", "--policy", "local-sgd", "--steps", "4", "--wan", "none", "--json",
+        "--data", str(text),
+        "--set", "policy.interval=2", "--set", f"workload.model={tiny}", "--set", "workload.sequence=16",
+        "--out", str(tmp_path / "out"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps"] == 4
+    assert json.loads((tmp_path / "out" / "result.json").read_text()) == json.loads(done.stdout)
+    assert "interval: 2" in (tmp_path / "out" / "policy.yaml").read_text()
+
+
+def test_doctor_looks_at_everything():
+    found = {row["what"]: row["works"] for row in json.loads(georun("doctor", "--json").stdout)}
+    assert found["torch"]
+    assert found["gloo"]
+    assert "emulated WAN" in found
