@@ -1,7 +1,7 @@
-"""One co-located run in, a `Calibration` out: what this machine's steps and codecs take when no WAN is in the way.
+"""One co-located run in, a `Calibration` out: what steps and codecs take here with no WAN in the way.
 
-The sites' ranks run on this machine and talk over loopback, blocking, under a codec of the kind that is to be predicted.
-Nothing of it is fitted to a run over a WAN.
+The sites' ranks run on this machine and talk over loopback, blocking, under a codec of the kind that is to
+be predicted. Nothing of it is fitted to a run over a WAN.
 """
 
 from collections.abc import Callable

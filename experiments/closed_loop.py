@@ -1,16 +1,16 @@
-"""The closed loop in one command: measure compute, choose by simulation, train for real over an emulated WAN, compare.
+"""The closed loop in one command: measure, choose by simulation, train over an emulated WAN, compare.
 
     python -m experiments.closed_loop laptop
 
-Three real runs see the same tokens: flat DDP over the WAN (torch's own, one group that spans the sites), the same ranks
-co-located (no WAN between them), and the chosen policy over the WAN. Leaves a figure, a trace, `policy.yaml`,
-`calibration.yaml` and `summary.json` in the output folder.
+Three real runs see the same tokens: flat DDP over the WAN (torch's own, one group that spans the sites), the
+same ranks co-located (no WAN between them), and the chosen policy over the WAN. Leaves a figure, a trace,
+`policy.yaml`, `calibration.yaml` and `summary.json` in the output folder.
 """
 
 import json
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
@@ -76,14 +76,14 @@ def closed_loop(
     ddp = load_policy("ddp")
     whole = -(-steps // chosen.interval) * chosen.interval
     runs: dict[str, dict[str, Any]] = {}
-    plan: list[tuple[str, SyncPolicy, str]] = [
+    plan: list[tuple[str, SyncPolicy, Literal["tun", "none"]]] = [
         ("co-located", ddp, "none"),
         ("chosen", chosen, "tun"),
         ("flat-ddp", ddp, "tun"),
     ]
     for i, (name, policy, wan) in enumerate(plan, start=3):
         with progress_of(f"{i}/5 train: {TITLES[name]}") as progress:
-            run = emulate(world, policy, whole, wan=wan, validations=4, progress=progress, **common)  # type: ignore[arg-type]
+            run = emulate(world, policy, whole, wan=wan, validations=4, progress=progress, **common)
         runs[name] = {"measured": run, "loss": _curve(run, world)}
     _predict(runs, measured, chosen, out / "trace.json")
     _relate(runs)
@@ -168,7 +168,8 @@ def _curve(run: dict[str, Any], scenario: Scenario) -> list[tuple[float, float, 
 def _link_words(scenario: Scenario) -> str:
     link = scenario.wan[0]
     rate = link.bandwidth_bytes_per_s * 8 / 1e6
-    return f"{len(scenario.sites)} sites of {scenario.sites[0].ranks} ranks, {rate:g} Mbit/s, {show(link.rtt_s, TIME)} RTT"
+    sites = f"{len(scenario.sites)} sites of {scenario.sites[0].ranks} ranks"
+    return f"{sites}, {rate:g} Mbit/s, {show(link.rtt_s, TIME)} RTT"
 
 
 def _say_calibration(measured: Calibrated) -> None:
@@ -216,8 +217,8 @@ def _say_result(summary: dict[str, Any], out: Path) -> None:
     console.print()
     console.print(table)
     console.print(
-        f"\nThe chosen policy reaches {100 * summary['against_colocated']:.1f} % of co-located throughput and "
-        f"{summary['against_flat_ddp']:.1f} times flat DDP. All three saw the same tokens."
+        f"\nThe chosen policy reaches {100 * summary['against_colocated']:.1f} % of co-located throughput "
+        f"and {summary['against_flat_ddp']:.1f} times flat DDP. All three saw the same tokens."
     )
     if summary["paced"]:
         console.print("Compute is paced: ranks compute for real, then sleep to the declared step time.")

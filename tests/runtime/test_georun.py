@@ -1,6 +1,7 @@
 """The command: errors in one line with their status, and results as JSON."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,19 @@ import pytest
 
 DDP = ("emulate", "laptop", "--policy", "ddp", "--steps", "4")
 ROOT = Path(__file__).resolve().parents[2]
+
+
+TINY = (
+    "workload.model={name: tiny, layers: 1, d_model: 16, heads: 1, ffn: 64, gated: false, "
+    "vocabulary: 256, tied: true}"
+)
+
+
+def write_text(folder):
+    """A small corpus."""
+    path = folder / "text.txt"
+    path.write_text("".join(f"line {n} of a text that repeats itself\n" for n in range(3000)))
+    return str(path)
 
 
 def georun(*arguments):
@@ -26,7 +40,7 @@ def georun(*arguments):
     ("arguments", "words"),
     [
         (["emulate", "laptop", "--policy", "nope", "--steps", "4"], "'nope' is neither built in nor a file"),
-        (["emulate", "nowhere", "--policy", "ddp", "--steps", "4"], "'nowhere' is neither built in nor a file"),
+        (["emulate", "nowhere", "--policy", "ddp", "--steps", "4"], "'nowhere' is neither built in"),
         (["emulate", "laptop", "--policy", "hierarchical-efsgd", "--steps", "20"], "use 16 or 32"),
         ([*DDP, "--pace", "80"], "no unit"),
         ([*DDP, "--wan", "maybe"], "use 'tun' or 'none'"),
@@ -55,19 +69,39 @@ def test_help_loads_no_torch():
 def test_json_is_all_there_is_on_standard_output(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("".join(f"line {n} of a text that repeats itself\n" for n in range(3000)))
-    tiny = (
-        "{name: tiny, layers: 1, d_model: 16, heads: 1, ffn: 64, gated: false, vocabulary: 256, tied: true}"
-    )
     done = georun(
         "emulate", "laptop", "--policy", "local-sgd", "--steps", "4", "--wan", "none", "--json",
-        "--data", str(text),
-        "--set", "policy.interval=2", "--set", f"workload.model={tiny}", "--set", "workload.sequence=16",
+        "--data", text,
+        "--set", "policy.interval=2", "--set", TINY, "--set", "workload.sequence=16",
         "--out", str(tmp_path / "out"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["steps"] == 4
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == json.loads(done.stdout)
     assert "interval: 2" in (tmp_path / "out" / "policy.yaml").read_text()
+
+
+def test_train_on_two_sites_ends_with_equal_parameters(tmp_path):
+    """As on real machines: one command a site, here of one rank each."""
+    text = write_text(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    started = []
+    for site in ("west", "east"):
+        settings = [TINY, "workload.sequence=16", "policy.interval=2"]
+        settings += [f"sites.{i}.accelerators_per_node=1" for i in (0, 1)]
+        argv = ["train", "--site", site, "--rendezvous", f"127.0.0.1:{port}", "--policy", "diloco"]
+        argv += ["--steps", "6", "--data", text, "--json", "--timeout", "30"]
+        for setting in settings:
+            argv += ["--set", setting]
+        started.append(
+            subprocess.Popen([sys.executable, "-m", "runtime.cli", *argv], stdout=subprocess.PIPE, cwd=ROOT)
+        )
+    figures = [json.loads(command.communicate(timeout=60)[0]) for command in started]
+    assert [command.returncode for command in started] == [0, 0]
+    assert [f["site"] for f in figures] == ["west", "east"]
+    assert figures[0]["params_hash"] == figures[1]["params_hash"]
+    assert figures[0]["validation"][-1] == figures[1]["validation"][-1]
 
 
 def test_doctor_looks_at_everything():
