@@ -1,4 +1,8 @@
-"""Everything that a resume needs, one file a rank, readable with `weights_only`."""
+"""Everything that a resume needs, one file a rank, readable with `weights_only`.
+
+A resumed run is the same run bit for bit. One thing lies outside: torch's DDP regroups its buckets after
+its first step, and with three ranks or more in a site the order of its sums follows the buckets.
+"""
 
 from __future__ import annotations
 

@@ -55,9 +55,9 @@ def run_rank(
     if rank:
         return None
     if not quiet:
-        print(
-            f"{site}: validation loss {figures['validation'][-1][1]:.4f}, parameters {figures['params_hash']}"
-        )
+        loss, skipped = figures["validation"][-1][1], figures["skipped_rounds"]
+        lost = f", {skipped} rounds skipped as not finite" if skipped else ""
+        print(f"{site}: validation loss {loss:.4f}, parameters {figures['params_hash']}{lost}")
     return figures
 
 

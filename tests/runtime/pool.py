@@ -22,6 +22,7 @@ class Pool:
     def __init__(self, size: int) -> None:
         # Each task holds its process until all have met, so no process takes two.
         self._size = size
+        self._folder = tempfile.TemporaryDirectory(prefix="geosim-test-")
         self._executor = ProcessPoolExecutor(size, mp_context=get_context("spawn"), initializer=_start)
 
     def submit(
@@ -34,7 +35,7 @@ class Pool:
         names = ["east", "west", "north", "south"][:sites]
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
-        folder = tempfile.mkdtemp(prefix="geosim-test-")
+        folder = tempfile.mkdtemp(dir=self._folder.name)
         return [
             [
                 self._executor.submit(
@@ -63,6 +64,7 @@ class Pool:
     def close(self) -> None:
         """End the processes."""
         self._executor.shutdown(cancel_futures=True)
+        self._folder.cleanup()
 
 
 def _start() -> None:
