@@ -10,7 +10,6 @@ from typing import Any
 
 from geosim.cost import Calibration
 from geosim.policy import Blocking, SyncPolicy, make_layout
-from geosim.policy.codec import kept_in_section
 from geosim.scenario import Scenario
 from runtime.launch import emulate
 
@@ -66,18 +65,17 @@ def _constants(scenario: Scenario, policy: SyncPolicy, run: dict[str, Any]) -> C
     layout = make_layout(scenario.workload.model.param_table(), policy, scenario.sites[0].ranks)
     numel = sum(layout.fragment_numel(f) for f in range(len(layout.fragments)))
     share = numel / layout.shards
-    values = kept_in_section(policy.codec.select, round(share)) * len(scenario.sites)
     inside, window = run["parts_inside"], run["parts_of_window"]
     parts = run["parts"]
     return Calibration(
         step_overhead_s=max(0.0, run["step_time_s"]["mean"] - _main_thread(parts)),
-        site_collective_s=parts["site_collective"],
+        site_collective_s=inside["site_collective"],
         update_s=inside["apply"],
         outer_s=window["apply"],
         flag_s=0.0,
         encode_s_per_element=window["encode"] / share,
-        decode_s_per_value=window["decode"] / values,
-        decode_s_per_element=0.0,
+        decode_s_per_value=0.0,
+        decode_s_per_element=window["decode"] / share,
         gather_s_per_byte=window["gather"] / (4 * numel),
         backend="gloo",
     )

@@ -1,6 +1,6 @@
 """The points of the prediction grid: what each is, what the simulator says of it, and its real run."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from experiments.calibrate import Calibrated, calibrate
@@ -73,6 +73,7 @@ class Point:
         )
 
 
+LOCAL = Point(4, 1.0, "fp32", "blocking", "100 Mbit/s", "40 ms", update="local")
 GRID = (
     Point(1, 0.01, "int8", "blocking", "100 Mbit/s", "40 ms"),
     Point(1, 0.01, "int8", "blocking", "100 Mbit/s", "120 ms"),
@@ -81,13 +82,16 @@ GRID = (
     Point(4, 0.01, "int8", "blocking", "50 Mbit/s", "40 ms"),
     Point(8, 0.01, "int8", "delayed", "50 Mbit/s", "80 ms"),
     Point(2, 1.0, "int8", "blocking", "100 Mbit/s", "40 ms"),
+    Point(2, 1.0, "int8", "blocking", "100 Mbit/s", "40 ms", congestion_control="bbr"),
     Point(4, 1.0, "fp32", "blocking", "200 Mbit/s", "40 ms"),
-    Point(4, 1.0, "fp32", "blocking", "200 Mbit/s", "40 ms", streams=4),
+    Point(4, 1.0, "fp32", "blocking", "200 Mbit/s", "40 ms", streams=4, congestion_control="bbr"),
     Point(4, 1.0, "int8", "delayed", "20 Mbit/s", "40 ms"),
-    Point(2, 1.0, "fp32", "delayed", "100 Mbit/s", "20 ms"),
+    Point(2, 1.0, "fp32", "delayed", "100 Mbit/s", "20 ms", congestion_control="bbr"),
     Point(4, 1.0, "bf16", "delayed", "100 Mbit/s", "80 ms"),
-    Point(4, 1.0, "fp32", "blocking", "100 Mbit/s", "40 ms", update="local"),
-    Point(8, 1.0, "bf16", "blocking", "50 Mbit/s", "100 ms", streams=2, update="local"),
+    LOCAL,
+    Point(
+        8, 1.0, "bf16", "blocking", "50 Mbit/s", "100 ms", streams=2, update="local", congestion_control="bbr"
+    ),
     Point(1, 1.0, "fp32", FLAT, "200 Mbit/s", "20 ms"),
     Point(1, 1.0, "fp32", FLAT, "100 Mbit/s", "60 ms"),
 )
@@ -108,7 +112,7 @@ class Predictor:
         policy = point.policy()
         kind = (policy.update.kind, policy.codec.select.kind, policy.codec.quantize.kind)
         if point.overlap == FLAT:
-            kind, policy = ("local", "dense", "fp32"), replace(GRID[12]).policy()
+            kind, policy = ("local", "dense", "fp32"), LOCAL.policy()
         if kind not in self._known:
             with progress_of(f"calibrate, co-located: {' '.join(kind)}") as progress:
                 self._known[kind] = calibrate(

@@ -156,7 +156,7 @@ class Engine:
                 for e, v in zip(events, values, strict=True)
                 if self._wan
             )
-        with self._clock.part("gather"):
+        with self._clock.part("encode"):
             finite = not any_in_site(not finite, self._sites.ranks, self._device)
         for event, vector in zip(events, values, strict=True):
             if self._wan:

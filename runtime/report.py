@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import accumulate
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from geosim.errors import RunError
@@ -41,8 +41,8 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
 
     Times are means over the ranks, percentiles over windows. The first `warmup_steps` are not timed, nor is
     the window after a validation, in which an exchange had more time than it has otherwise.
-    `exposed_wan_s_per_step` is the time in which a rank is blocked for an exchange's result (flat: for the
-    reduction after its backward pass).
+    `exposed_wan_s_per_step` is the time in which a site is blocked until the last of its ranks has an exchange's
+    result (flat: in which a rank is blocked for the reduction after its backward pass).
 
     Raises:
         RunError: if the sites ended with different parameters or results.
@@ -51,6 +51,7 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
     chains = _chains(job, ranks)
     _check_equal("parameters", hashes)
     _check_equal("results", chains)
+    _settle_waits(job, ranks)
     windows = _windows(job, ranks[0])
     measured = [i for window in windows for i in window]
     parts = {name: fmean(fmean(r["records"][i][name] for i in measured) for r in ranks) for name in PARTS}
@@ -97,13 +98,26 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
     }
 
 
+def _settle_waits(job: Job, ranks: Sequence[Figures]) -> None:
+    """Count as waiting, not as gathering, the time in which a rank has its result and another of its site has not.
+
+    The rank that comes last finds the others there: its gather, the site's shortest, is what gathering takes.
+    """
+    for site in job.sites:
+        for records in zip(*(r["records"] for r in _of(ranks, site)), strict=True):
+            shortest = min(record["gather"] for record in records)
+            for record in records:
+                record["wait"] += record["gather"] - shortest
+                record["gather"] = shortest
+
+
 def _split(job: Job, ranks: Sequence[Figures], windows: list[list[int]]) -> dict[str, dict[str, float]]:
-    """Seconds of each part in a step that ends no window, and what a window's end adds to that once."""
+    """Seconds of each part in a step that ends no window, and what a window's end adds to that once: medians."""
     inside, of_window = {}, {}
     for name in PARTS:
         within = [r["records"][i][name] for r in ranks for window in windows for i in window[:-1]]
-        inside[name] = fmean(within) if within else 0.0
-        ends = fmean(r["records"][window[-1]][name] for r in ranks for window in windows)
+        inside[name] = median(within) if within else 0.0
+        ends = median(r["records"][window[-1]][name] for r in ranks for window in windows)
         of_window[name] = max(0.0, ends - inside[name])
     return {"parts_inside": inside, "parts_of_window": of_window}
 

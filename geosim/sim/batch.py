@@ -55,10 +55,12 @@ class Batch:
         encode_s, after_s, decode_s: of each fragment, before sending, when applied (gather, update), after
         receipt. size_bytes: of each fragment over one link and hop; 0 for columns that a policy does not use.
         window_limit, window_first: of TCP for each fragment's flows together. hops: payloads that cross one
-        after another on the longest way of an exchange. link_payloads: payloads that cross a link in an
-        exchange, mean over links. stream: rate of each fragment's flows once out of slow start. rate, rtt_s,
-        rto_s, restarts: of the links. flat_bytes: over one link, a step of plain data parallelism. links: how
-        many directed links there are. reason: a `Reason`; what the steady state finds is added there.
+        after another on the longest way of an exchange. mutual: whether every pair of sites that exchanges
+        does so both ways, so that notices break TCP's silence. link_payloads: payloads that cross a link in
+        an exchange, mean over links. stream: rate of each fragment's flows once out of slow start. rate,
+        rtt_s, rto_s, restarts: of the links. flat_bytes: over one link, a step of plain data parallelism.
+        links: how many directed links there are. reason: a `Reason`; what the steady state finds is added
+        there.
     """
 
     interval: np.ndarray
@@ -77,6 +79,7 @@ class Batch:
     window_first: np.ndarray
     stream: np.ndarray
     hops: np.ndarray
+    mutual: np.ndarray
     link_payloads: np.ndarray
     rate: np.ndarray
     rtt_s: np.ndarray
@@ -112,6 +115,7 @@ _WHOLE = {
     "lag": np.int64,
     "hops": np.int64,
     "restarts": bool,
+    "mutual": bool,
     "reason": np.int64,
 }
 
@@ -172,6 +176,7 @@ def _template(problem: Problem) -> _Row:
         "steady_s": site.steady_s, "compute_s": site.step_s,
         "flat_s": float("nan"), "flat_exposed_s": 0.0, "flat_exchange_s": 0.0, "flat_bytes": 0.0,
         "hops": 0, "link_payloads": 0.0, "rate": 1.0, "rtt_s": 0.0, "rto_s": 1.0, "restarts": False,
+        "mutual": False,
         "links": len(problem.links), "tokens_per_step": problem.tokens_per_step,
         "colocated_step_s": problem.colocated_step_s, "ddp_wan_bytes": problem.ddp_wan_bytes,
         "reason": _structural(problem),
@@ -189,7 +194,7 @@ def _template(problem: Problem) -> _Row:
         wire, path = link.wire_per_payload, link.path
         row.scalars |= {
             "rate": _shared_rate(problem, link), "rtt_s": path.rtt_s, "rto_s": path.rto_s,
-            "restarts": path.restarts, "hops": _longest_way(problem),
+            "restarts": path.restarts, "mutual": _is_mutual(problem), "hops": _longest_way(problem),
             "link_payloads": sum(t.payloads for t in problem.routes) / len(problem.links),
         }  # fmt: skip
     for fragment in problem.fragments:
@@ -201,6 +206,11 @@ def _template(problem: Problem) -> _Row:
         row.lists["window_first"].append(path.initial_window(fragment.flows) if path else 1.0)
         row.lists["stream"].append(path.stream_rate(fragment.flows) if path else 1.0)
     return row
+
+
+def _is_mutual(problem: Problem) -> bool:
+    ways = {(t.source, t.target) for t in problem.routes}
+    return all((b, a) in ways for a, b in ways)
 
 
 def _longest_way(problem: Problem) -> int:

@@ -111,8 +111,8 @@ def _boundary(b: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     """Blocking, delayed and eager with one fragment: (window, exchange, wait, whether TCP settled).
 
     A window takes the longest of three cycles: the site's own work; the worker, one exchange after another,
-    each half a round trip after the last, since the receivers' notices leave only then; and an exchange between
-    its sending and its use `delay` windows later.
+    each half a round trip after the last, since the receivers' notices leave only then; and an exchange
+    between its sending and its use `delay` windows later.
     """
     work = b.interval * b.steady_s + b.encode_s[:, 0]
     own = work + b.after_s[:, 0]
@@ -127,7 +127,8 @@ def _boundary(b: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
         notice = np.where(own < again, again - wire - np.where(b.delay == 0, own, 0.0), 0.0)
         notice = np.maximum(notice, 0.0)
         exchange = wire + notice
-        following = _restart(b, 0, after, period - left - notice)
+        last = np.where(b.mutual, exchange, left + notice)
+        following = _restart(b, 0, after, period - last)
         settled = following == window
         if settled.all():
             break
@@ -157,7 +158,8 @@ def _streaming(b: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray
             wires[:, f] = arrived + np.where(used[:, f], b.decode_s[:, f], 0.0)
             wait[:, f] = np.maximum(0.0, wires[:, f] - free[:, 0]) * used[:, f]
             gap = spacing * b.steady_s + b.encode_s[:, f] + b.after_s[:, f] + wait[:, f]
-            window = np.where(used[:, f], _restart(b, f, after, gap - left), window)
+            last = np.where(b.mutual, wires[:, f], left)
+            window = np.where(used[:, f], _restart(b, f, after, gap - last), window)
         settled = window == before
         if settled.all():
             break

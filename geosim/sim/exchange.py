@@ -1,9 +1,9 @@
 """One WAN round: its transfers over the network, each a SimPy process, with Gloo's handshake.
 
 A transfer leaves when its source has entered the exchange, the receiver's notice has crossed, and what it
-forwards has arrived. Receives are posted ahead, as the runtime does: the notice leaves when the receiver is through
-with the fragment's last round, so it delays only exchanges that follow each other closely. A site is through
-when all it receives has come and all it sends has left.
+forwards has arrived. Receives are posted ahead, as the runtime does: the notice leaves when the receiver is
+through with the fragment's last round, so it delays only exchanges that follow each other closely. A site is
+through when all it receives has come and all it sends has left.
 """
 
 from collections.abc import Generator
@@ -31,7 +31,7 @@ class Wan:
         self.problem = problem
         self.tracer = tracer
         self.network = Network(env, capacity)
-        ways = {(link.source, link.target): i for i, link in enumerate(links)}
+        self._ways = ways = {(link.source, link.target): i for i, link in enumerate(links)}
         self.link_of = [ways[t.source, t.target] for t in problem.routes]
         self.out_of: list[list[int]] = [[] for _ in sites]
         self.into: list[list[int]] = [[] for _ in sites]
@@ -95,6 +95,12 @@ class Wan:
         self.network.settle()
         return self.network.carried[: len(self.problem.links)]
 
+    def notify(self, site: int, transfer: int) -> None:
+        """A notice to a transfer's source goes over the connection that also carries payloads there."""
+        back = self._ways.get((site, self.problem.routes[transfer].source))
+        if back is not None:
+            self._silent(back)
+
     def _silent(self, link: int) -> None:
         self._silent_since[link] = self.env.now
 
@@ -117,6 +123,7 @@ class Exchange:
     def post(self, site: int) -> None:
         """A site's buffers are free for this round: its notices leave for all that will send to it."""
         for k in self.wan.into[site]:
+            self.wan.notify(site, k)
             self._ready[k] = self.wan.env.now + self.wan.delays[self.wan.link_of[k]].draw()
             self._one_less(k)
 
