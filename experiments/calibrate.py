@@ -13,7 +13,7 @@ from geosim.policy import Blocking, SyncPolicy, make_layout
 from geosim.scenario import Scenario
 from runtime.launch import emulate
 
-INTERVAL = 4
+INTERVAL = 2
 STEPS = 32
 
 

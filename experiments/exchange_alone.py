@@ -2,9 +2,9 @@
 
     python -m experiments.exchange_alone            # 16 combinations, 8 minutes
 
-Both ends send at once (as an exchange does) or one alone, on plain sockets, after a second of silence each time. The
-share is that of the link's payload rate which the transfer's mean rate reaches; `streaming` leaves out the ramp by
-taking the difference between two sizes. `geosim.cost.transport` takes its two-way constant from the last column.
+Both ends send at once (as an exchange does) or one alone, on plain sockets, after a second of silence each
+time. The share is that of the payload rate which a transfer reaches on average; `streaming` leaves out
+the ramp by taking the difference between two sizes. `geosim.cost.transport` sums this up in one constant.
 """
 
 import json

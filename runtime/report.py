@@ -41,8 +41,8 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
 
     Times are means over the ranks, percentiles over windows. The first `warmup_steps` are not timed, nor is
     the window after a validation, in which an exchange had more time than it has otherwise.
-    `exposed_wan_s_per_step` is the time in which a site is blocked until the last of its ranks has an exchange's
-    result (flat: in which a rank is blocked for the reduction after its backward pass).
+    `exposed_wan_s_per_step` is the time in which a site is blocked until the last of its ranks has an
+    exchange's result (flat: in which a rank is blocked for the reduction after its backward pass).
 
     Raises:
         RunError: if the sites ended with different parameters or results.
@@ -99,7 +99,7 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
 
 
 def _settle_waits(job: Job, ranks: Sequence[Figures]) -> None:
-    """Count as waiting, not as gathering, the time in which a rank has its result and another of its site has not.
+    """Count as waiting, not gathering, the time in which a rank has its result and another of its site not.
 
     The rank that comes last finds the others there: its gather, the site's shortest, is what gathering takes.
     """
@@ -112,7 +112,7 @@ def _settle_waits(job: Job, ranks: Sequence[Figures]) -> None:
 
 
 def _split(job: Job, ranks: Sequence[Figures], windows: list[list[int]]) -> dict[str, dict[str, float]]:
-    """Seconds of each part in a step that ends no window, and what a window's end adds to that once: medians."""
+    """Median seconds of each part in a step that ends no window, and what a window's end adds to that."""
     inside, of_window = {}, {}
     for name in PARTS:
         within = [r["records"][i][name] for r in ranks for window in windows for i in window[:-1]]

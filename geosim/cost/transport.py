@@ -9,7 +9,8 @@ Two habits of Linux kept as constants: HyStart ends CUBIC's slow start where the
 remembered is little more than the bandwidth-delay product; and where bulk flows both ways at once,
 acknowledgements queue behind data (Zhang, Shenker and Clark, SIGCOMM 1991), so that CUBIC streams at part of
 the rate: 0.4 to 0.9 on Linux 6.18, less the longer it lasts and the more flows there are (`python -m
-experiments.exchange_alone`); 0.7 stands for all of these. BBR reaches nearly all of it. Left out: recovery after
+experiments.exchange_alone`); 0.7 stands for all of these where the queue holds one bandwidth-delay product,
+and the loss shrinks with a deeper queue in proportion. BBR reaches nearly all of it. Left out: recovery after
 a queue overflow, acknowledgements' own bytes.
 """
 
@@ -25,6 +26,7 @@ LEAST_RTO_S = 0.2
 _CUBIC_C = 0.4
 _CUBIC_BETA = 0.7
 _TWO_WAY_SHARE = 0.7
+_LEAST_QUEUE_BYTES = 256 * 1024  # of a link that states none
 _LOSS_BASED_GAIN = 1.2  # window at the end of slow start over the bandwidth-delay product
 _BBR_GAIN = 2.0  # its window over the bandwidth-delay product
 _BBR_LOSS_LIMIT = 0.2
@@ -101,17 +103,28 @@ def make_path(link: WanLink, source: str, two_way: bool = False) -> Path:
     lossy = loss_window(link.loss, link.rtt_s, link.mtu_bytes, link.congestion_control)
     full = rate * link.rtt_s
     gain = _BBR_GAIN if bbr else _LOSS_BASED_GAIN
-    held = full * gain if link.queue_bytes is None else min(full * gain, full + link.queue_bytes)
+    queue = max(full, _LEAST_QUEUE_BYTES) if link.queue_bytes is None else link.queue_bytes
+    held = min(full * gain, full + queue)
     return Path(
         rate_bytes_per_s=rate,
         rtt_s=link.rtt_s,
         flow_window_bytes=min(link.window_bytes, lossy) / share,
         flow_initial_bytes=link.initial_window_bytes / share,
         held_bytes=held,
-        stream_share=_TWO_WAY_SHARE if two_way and not bbr else 1.0,
+        stream_share=two_way_share(full, queue) if two_way and not bbr else 1.0,
         rto_s=link.rtt_s + max(LEAST_RTO_S, 4 * link.jitter_s),
         restarts=not bbr,
     )
+
+
+def two_way_share(full_bytes: float, queue_bytes: float) -> float:
+    """Share of a link that CUBIC or Reno reach while as much goes the other way (see the module's text).
+
+    Args:
+        full_bytes: the bandwidth-delay product.
+        queue_bytes: what the bottleneck buffers.
+    """
+    return 1 - (1 - _TWO_WAY_SHARE) * min(1.0, full_bytes / queue_bytes)
 
 
 def wire_bytes(payload_bytes: float, link: WanLink) -> float:

@@ -1,0 +1,116 @@
+"""Speed and memory of the tools themselves: `make bench`.
+
+Every row is the median of several runs on an otherwise idle machine; ratios are taken within one run.
+"""
+
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from rich.table import Table
+
+from experiments.console import console
+from experiments.exchange_alone import PAYLOAD_SHARE, measure
+from geosim.params import table as param_table
+from geosim.policy import load_policy, make_layout
+from geosim.scenario import load_scenario
+from geosim.sim import simulate
+from geosim.sim.closed_form import batch_from, steady_state
+from geosim.tune import tune
+from runtime.codec import codec_for
+
+_REPEATS = 5
+_CODEC_NUMEL = 3_000_000
+_POLICIES = 1_000_000
+
+
+def main() -> None:
+    """Measure and print."""
+    torch.set_num_threads(1)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("what")
+    table.add_column("", justify="right")
+    for row in (*simulator(), *codec(), *relay()):
+        print(*row, sep=": ", file=sys.stderr, flush=True)
+        table.add_row(*row)
+    console.print(f"Python {platform.python_version()}, torch {torch.__version__}, {platform.machine()}")
+    console.print(table)
+
+
+def seconds(run: Callable[[], object], repeats: int = _REPEATS) -> float:
+    """Median wall-clock seconds of some runs."""
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begun)
+    return median(times)
+
+
+def simulator() -> list[tuple[str, str]]:
+    """The command, the engine, the closed form and the tuner."""
+    command = [
+        str(Path(sys.executable).parent / "geosim"),
+        "simulate",
+        "laptop",
+        "--policy",
+        "hierarchical-efsgd",
+    ]
+    command += ["--windows", "1000", "--json"]
+    whole = seconds(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    scenario, policy = load_scenario("laptop"), load_policy("hierarchical-efsgd")
+    engine = seconds(lambda: simulate(scenario, policy, windows=2000))
+    batch = batch_from(scenario, [policy]).take(np.zeros(_POLICIES, dtype=int))
+    batch = replace(batch, interval=1 + np.arange(_POLICIES) % 1000)
+    closed = seconds(lambda: steady_state(batch), 3)
+    choose = seconds(lambda: tune(scenario), 3)
+    return [
+        ("geosim simulate laptop, 1,000 windows, whole process", f"{whole:.2f} s, {peak:.0f} MB"),
+        ("engine, two sites", f"{2000 / engine:,.0f} windows/s"),
+        ("closed form", f"{_POLICIES / closed / 1e6:.1f} million policies/s"),
+        ("tune laptop", f"{choose:.2f} s"),
+    ]
+
+
+def codec() -> list[tuple[str, str]]:
+    """The reference codec beside one pass over the same memory, one thread."""
+    policy = load_policy("hierarchical-efsgd", {"shards": 1})
+    layout = make_layout(param_table([("weight", (_CODEC_NUMEL,))]), policy, 1)
+    coder = codec_for("reference", torch.device("cpu"))(layout, 0, 0, 0)
+    values = torch.randn(_CODEC_NUMEL, generator=torch.Generator().manual_seed(0))
+    residual = torch.zeros(_CODEC_NUMEL)
+    payload = torch.zeros(coder.payload_bytes, dtype=torch.uint8)
+    one_pass = seconds(lambda: residual.add_(values))
+    encode = seconds(lambda: coder.encode(values, 0.5, residual, 0, payload))
+    return [
+        (
+            "reference encode, 3 M values, top 1 % INT8, one thread",
+            f"{1e3 * encode:.0f} ms ({encode / one_pass:.0f} passes of {1e3 * one_pass:.1f} ms)",
+        )
+    ]
+
+
+def relay() -> list[tuple[str, str]]:
+    """What the emulated WAN carries."""
+    rows = []
+    for mbit in (200, 1000):
+        size = int(mbit * 125e3 * PAYLOAD_SHARE)
+        took = measure(mbit, 30, 4, "bbr", False, size)
+        rate = size * 8 / (took - 0.015) / 1e6
+        rows.append(
+            (f"emulated WAN, {mbit} Mbit/s, 30 ms, 4 BBR flows, 1 s of payload", f"{rate:.0f} Mbit/s")
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    main()

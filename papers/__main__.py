@@ -1,0 +1,73 @@
+"""Hold every claim against this code and print one table: `python -m papers`, or `make papers`.
+
+Exit status 1 if a claim that is marked as reproduced fails, or one marked as not reproduced suddenly holds.
+"""
+
+import importlib
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of a `claims.toml`: a value in the unit that is named, and how ours must relate to it."""
+
+    id: str
+    text: str
+    value: float
+    unit: str
+    relation: str
+    tolerance: float
+    status: str
+    reason: str
+
+    def holds(self, ours: float) -> bool:
+        """Whether our value bears the claim out. `tolerance` is relative, for relation `about`."""
+        if self.relation == "at least":
+            return ours >= self.value
+        if self.relation == "at most":
+            return ours <= self.value
+        return abs(ours - self.value) <= self.tolerance * abs(self.value)
+
+
+def read_claims(folder: Path) -> list[Claim]:
+    """The claims of one source."""
+    rows = tomllib.loads((folder / "claims.toml").read_text(encoding="utf-8"))["claim"]
+    return [Claim(**{"tolerance": 0.0, "reason": "", **row}) for row in rows]
+
+
+def main() -> int:
+    """Check all sources."""
+    table = Table(box=None, pad_edge=False)
+    for head in ("claim", "", "published", "ours", "verdict"):
+        table.add_column(head, justify="left" if head in ("claim", "", "verdict") else "right")
+    reasons, wrong = [], 0
+    for folder in sorted(path.parent for path in _FOLDER.glob("*/claims.toml")):
+        found = importlib.import_module(f"papers.{folder.name}.reproduce").reproduce()
+        for claim in read_claims(folder):
+            ours = found[claim.id]
+            holds = claim.holds(ours)
+            as_marked = holds == (claim.status == "reproduced")
+            wrong += not as_marked
+            verdict = ("reproduced" if holds else "not reproduced") + ("" if as_marked else ", unlike marked")
+            published = (
+                f"{'' if claim.relation == 'about' else claim.relation + ' '}{claim.value:g} {claim.unit}"
+            )
+            table.add_row(claim.id, claim.text, published, f"{ours:.4g} {claim.unit}", verdict)
+            if claim.reason:
+                reasons.append(f"{claim.id}: {claim.reason}")
+    console = Console(width=max(100, Console().width), highlight=False)
+    console.print(table)
+    console.print("\n" + "\n".join(reasons))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Field report A: hierarchical error-feedback SGD between two sites."""
