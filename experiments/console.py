@@ -10,7 +10,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from geosim.errors import GeosimError
 
-console = Console(highlight=False, soft_wrap=True)
+# Into a file or a pipe tables go unbroken, whatever the terminal is.
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 _stderr = Console(stderr=True, highlight=False)
 
 

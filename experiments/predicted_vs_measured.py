@@ -117,26 +117,17 @@ def _line(row: dict[str, Any]) -> str:
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("policy")
-    for head in (
-        "link",
-        "RTT",
-        "step predicted",
-        "measured",
-        "error",
-        "exposed predicted",
-        "measured",
-        "error",
-    ):
-        table.add_column(head, justify="right")
+    table.add_column("link")
+    for what in ("step", "exposed"):
+        for head in ("predicted", "measured", "error"):
+            table.add_column(f"{what}\n{head}", justify="right")
     for row in rows:
-        error = row["exposed_error"]
-        table.add_row(
-            row["policy"], row["bandwidth"], row["rtt"],
-            show(row["step_predicted_s"], TIME), show(row["step_measured_s"], TIME),
-            f"{100 * row['step_error']:+.1f} %",
-            show(row["exposed_predicted_s"], TIME), show(row["exposed_measured_s"], TIME),
-            "-" if error is None else f"{100 * error:+.1f} %",
-        )  # fmt: skip
+        cells = [row["policy"], f"{row['bandwidth']}, {row['rtt']}"]
+        for what in ("step", "exposed"):
+            error = row[f"{what}_error"]
+            cells += [show(row[f"{what}_predicted_s"], TIME), show(row[f"{what}_measured_s"], TIME)]
+            cells.append("-" if error is None else f"{100 * error:+.1f} %")
+        table.add_row(*cells)
     return table
 
 
