@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geosim.cost import Calibration
-from geosim.policy import Blocking, SyncPolicy, make_layout
+from geosim.policy import Blocking, Local, SyncPolicy, make_layout
 from geosim.scenario import Scenario
 from runtime.launch import emulate
 
@@ -52,7 +52,7 @@ def calibrate(
         update={"interval": INTERVAL, "overlap": Blocking(), "groups": (), "topology": SyncPolicy().topology}
     )
     run = emulate(scenario, probe, steps, wan="none", pace_s=pace_s, data=data, seed=seed, progress=progress)
-    return Calibrated(_constants(scenario, probe, run), with_step_time(scenario, run), run)
+    return Calibrated(constants(scenario, probe, run), with_step_time(scenario, run), run)
 
 
 def with_step_time(scenario: Scenario, run: dict[str, Any]) -> Scenario:
@@ -61,17 +61,20 @@ def with_step_time(scenario: Scenario, run: dict[str, Any]) -> Scenario:
     return scenario.model_copy(update={"workload": work})
 
 
-def _constants(scenario: Scenario, policy: SyncPolicy, run: dict[str, Any]) -> Calibration:
+def constants(scenario: Scenario, policy: SyncPolicy, run: dict[str, Any]) -> Calibration:
+    """A calibration from the parts of a co-located run under a policy."""
     layout = make_layout(scenario.workload.model.param_table(), policy, scenario.sites[0].ranks)
     numel = sum(layout.fragment_numel(f) for f in range(len(layout.fragments)))
     share = numel / layout.shards
     inside, window = run["parts_inside"], run["parts_of_window"]
     parts = run["parts"]
+    local = isinstance(policy.update, Local)
     return Calibration(
         step_overhead_s=max(0.0, run["step_time_s"]["mean"] - _main_thread(parts)),
         site_collective_s=inside["site_collective"],
-        update_s=inside["apply"],
-        outer_s=window["apply"],
+        accumulate_s=None if local else inside["apply"],
+        optimizer_s=inside["apply"] if local else window["apply"],
+        outer_s=window["apply"] if local else None,
         flag_s=0.0,
         encode_s_per_element=window["encode"] / share,
         decode_s_per_value=0.0,

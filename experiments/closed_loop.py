@@ -16,8 +16,9 @@ import typer
 from rich.table import Table
 
 from experiments.calibrate import Calibrated, calibrate
-from experiments.console import console, progress_of, run_app
-from geosim.cost import Calibration
+from experiments.console import console, pace_seconds, progress_of, run_app, write_json
+from geosim.console import make_folder
+from geosim.errors import UsageError
 from geosim.policy import SyncPolicy, load_policy
 from geosim.report.figures import closed_loop_figure
 from geosim.report.reason import reason
@@ -27,7 +28,7 @@ from geosim.scenario import Scenario, Site, load_scenario
 from geosim.settings import split_settings
 from geosim.sim import Tracer, simulate
 from geosim.tune import Tuned, default_base, tune
-from geosim.units import SIZE, TIME, parse, show
+from geosim.units import SIZE, TIME, show
 from runtime.launch import emulate
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -41,10 +42,8 @@ TITLES = {
 @app.command()
 def closed_loop(
     scenario: Annotated[str, typer.Argument(help="name or YAML file")] = "laptop",
-    steps: Annotated[int, typer.Option(help="steps of each run, rounded up to whole windows")] = 80,
-    pace: Annotated[
-        str | None, typer.Option(help="declared step time; 'none': as fast as it computes")
-    ] = "250 ms",
+    steps: Annotated[int, typer.Option(min=1, help="steps of each run, rounded up to whole windows")] = 80,
+    pace: Annotated[str, typer.Option(help="declared step time; 'none': as fast as it computes")] = "250 ms",
     settings: Annotated[list[str] | None, typer.Option("--set", help="scenario field, key=value")] = None,
     data: Annotated[str | None, typer.Option(help="text file or folder")] = None,
     out: Annotated[Path, typer.Option(help="where the results go")] = Path("out/closed_loop"),
@@ -54,12 +53,13 @@ def closed_loop(
     """Simulate, choose, train for real over an emulated WAN, compare."""
     begun = time.perf_counter()
     changes, policy_changes = split_settings(settings or [])
+    if policy_changes:
+        field = next(iter(policy_changes))
+        raise UsageError(f"--set policy.{field}: the loop chooses the policy: set scenario fields only")
     world = load_scenario(scenario, changes)
     base = default_base()
-    if policy_changes:
-        raise typer.BadParameter("the loop chooses the policy: --set takes scenario fields only")
-    pace_s = None if pace in (None, "none") else parse(pace, TIME)
-    out.mkdir(parents=True, exist_ok=True)
+    pace_s = pace_seconds(pace)
+    make_folder("--out", out)
     common: dict[str, Any] = {"pace_s": pace_s, "data": data, "seed": seed}
 
     with progress_of("1/5 measure compute, co-located") as progress:
@@ -100,7 +100,7 @@ def closed_loop(
         "against_colocated": runs["chosen"]["measured"]["relative_to_colocated"],
         "against_flat_ddp": _ratio(runs),
     }
-    (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    write_json(out / "summary.json", summary)
     closed_loop_figure(summary, out / "closed_loop.png")
     if as_json:
         typer.echo(json.dumps(summary))
@@ -125,23 +125,12 @@ def _predict(runs: dict[str, dict[str, Any]], measured: Calibrated, chosen: Sync
     """What the simulator says of the three runs; it has seen the calibration run and none of them."""
     known, world = measured.calibration, measured.scenario
     ddp = load_policy("ddp")
-    flat = simulate(
-        world,
-        ddp,
-        calibration=known.model_copy(update={"site_collective_s": None, "update_s": _local(known)}),
-    )
-    room = simulate(merged(world), ddp, calibration=known.model_copy(update={"update_s": _local(known)}))
-    runs["flat-ddp"]["predicted"] = flat.to_dict()
-    runs["co-located"]["predicted"] = room.to_dict()
+    runs["flat-ddp"]["predicted"] = simulate(world, ddp, calibration=known).to_dict()
+    runs["co-located"]["predicted"] = simulate(merged(world), ddp, calibration=known).to_dict()
     tracer = Tracer()
     result = simulate(world, chosen, calibration=known, trace=tracer)
     write_trace(trace, result, tracer)
     runs["chosen"]["predicted"] = result.to_dict()
-
-
-def _local(known: Calibration) -> float:
-    """Plain DDP takes a whole optimizer step each step."""
-    return known.outer_s or 0.0
 
 
 def _settle_room(room: dict[str, Any]) -> None:
@@ -186,7 +175,7 @@ def _say_calibration(measured: Calibrated) -> None:
     console.print(
         f"  compute {show(step, TIME)} a step, site collective {show(known.site_collective_s or 0, TIME)}, "
         f"encode {show(measured.run['parts_of_window']['encode'], TIME)} and apply "
-        f"{show(known.outer_s or 0, TIME)} a window"
+        f"{show(known.optimizer_s or 0, TIME)} a window"
     )
 
 

@@ -1,14 +1,19 @@
 """How experiments talk: results on stdout, progress on stderr, errors in one line."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from geosim.errors import GeosimError
+from geosim.console import parse_option, run_quietly
+from geosim.errors import UsageError
+from geosim.units import TIME
 
 # Into a file or a pipe tables go unbroken, whatever the terminal is.
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
@@ -50,11 +55,26 @@ def _plain(title: str) -> Callable[[int, int, float], None]:
 
 def run_app(app: typer.Typer, name: str) -> None:
     """Run a typer app; a mistake of the user's is one line and its exit status."""
-    try:
-        app()
-    except GeosimError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        sys.exit(error.exit_status)
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted", file=sys.stderr)
-        sys.exit(130)
+    program = f"python -m experiments.{name}"
+    sys.exit(run_quietly(lambda: app(prog_name=program, standalone_mode=False), name))
+
+
+def pace_seconds(text: str) -> float | None:
+    """What `--pace` says; 'none' is None.
+
+    Raises:
+        UsageError: if it is no time, or not above zero.
+    """
+    if text == "none":
+        return None
+    seconds = parse_option("--pace", text, TIME)
+    if seconds <= 0:
+        raise UsageError(f"--pace {text}: must be above 0, or 'none'")
+    return seconds
+
+
+def write_json(file: Path, data: Any) -> None:
+    """Write a file as a whole or not at all, so that Ctrl-C leaves no half of one."""
+    part = file.with_name(file.name + ".part")
+    part.write_text(json.dumps(data, indent=1) + "\n")
+    part.replace(file)

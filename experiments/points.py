@@ -45,7 +45,7 @@ class Point:
         """This point's policy."""
         if self.overlap == FLAT:
             return policy_from_dict({"name": "ddp", "topology": "flat-ring"})
-        dense = self.ratio >= 1
+        dense = self.ratio == 1
         lossy = not (dense and self.bits == "fp32")
         codec: dict[str, Any] = {
             "select": "dense" if dense else {"kind": "topk", "ratio": self.ratio, "scope": "piece"},
@@ -66,20 +66,20 @@ class Point:
         """For tables."""
         if self.overlap == FLAT:
             return "flat DDP"
-        sends = f"dense {self.bits}" if self.ratio >= 1 else f"{100 * self.ratio:g} % {self.bits}"
+        sends = f"dense {self.bits}" if self.ratio == 1 else f"{100 * self.ratio:g} % {self.bits}"
         rule = "" if self.update == "accumulate" else f"{self.update}, "
         return f"{rule}K = {self.interval}, {sends}, {self.overlap}" + (
             f", {self.streams} streams" if self.streams > 1 else ""
         )
 
 
-LOCAL = Point(4, 1.0, "fp32", "blocking", "100 Mbit/s", "40 ms", update="local")
+ONE = Point(4, 0.01, "int8", "blocking", "50 Mbit/s", "40 ms")
 GRID = (
     Point(1, 0.01, "int8", "blocking", "100 Mbit/s", "40 ms"),
     Point(1, 0.01, "int8", "blocking", "100 Mbit/s", "160 ms"),
     Point(1, 0.1, "int8", "blocking", "50 Mbit/s", "40 ms"),
     Point(2, 0.1, "int8", "blocking", "20 Mbit/s", "80 ms"),
-    Point(4, 0.01, "int8", "blocking", "50 Mbit/s", "40 ms"),
+    ONE,
     Point(8, 0.01, "int8", "delayed", "50 Mbit/s", "80 ms"),
     Point(2, 1.0, "int8", "blocking", "100 Mbit/s", "40 ms"),
     Point(2, 1.0, "int8", "blocking", "100 Mbit/s", "40 ms", congestion_control="bbr"),
@@ -88,7 +88,7 @@ GRID = (
     Point(4, 1.0, "int8", "delayed", "20 Mbit/s", "40 ms"),
     Point(2, 1.0, "fp32", "delayed", "100 Mbit/s", "20 ms", congestion_control="bbr"),
     Point(4, 1.0, "bf16", "delayed", "100 Mbit/s", "80 ms"),
-    LOCAL,
+    Point(4, 1.0, "fp32", "blocking", "100 Mbit/s", "40 ms", update="local"),
     Point(
         8, 1.0, "bf16", "blocking", "50 Mbit/s", "100 ms", streams=2, update="local", congestion_control="bbr"
     ),
@@ -111,8 +111,6 @@ class Predictor:
         """The calibration of a point's kind."""
         policy = point.policy()
         kind = (policy.update.kind, policy.codec.select.kind, policy.codec.quantize.kind)
-        if point.overlap == FLAT:
-            kind, policy = ("local", "dense", "fp32"), LOCAL.policy()
         if kind not in self._known:
             with progress_of(f"calibrate, co-located: {' '.join(kind)}") as progress:
                 self._known[kind] = calibrate(
@@ -125,13 +123,10 @@ class Predictor:
         known = self.calibration(point)
         if self.step_time_s is None:
             self.step_time_s = known.scenario.workload.step_time_s
-        constants = known.calibration
-        if point.overlap == FLAT:
-            constants = constants.model_copy(update={"site_collective_s": None})
         world = point.scenario(known.scenario)
         work = world.workload.model_copy(update={"step_time_s": self.step_time_s})
         world = world.model_copy(update={"workload": work})
-        return simulate(world, point.policy(), calibration=constants).to_dict()
+        return simulate(world, point.policy(), calibration=known.calibration).to_dict()
 
 
 def run_point(

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import typer.core
 
-from geosim.errors import GeosimError, UsageError
+from geosim.console import run_quietly
+from geosim.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,19 +17,7 @@ if TYPE_CHECKING:
     from geosim.scenario import Scenario
 
 
-class _Commands(typer.core.TyperGroup):
-    """Turns what geosim raises on purpose into one line on stderr and its exit status."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except GeosimError as error:
-            typer.echo(f"geosim: {error}", err=True)
-            raise typer.Exit(error.exit_status) from None
-
-
 app = typer.Typer(
-    cls=_Commands,
     name="geosim",
     no_args_is_help=True,
     add_completion=False,
@@ -47,7 +35,7 @@ Settings = Annotated[
 ]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, max=10_000, help="Simulated runs.")]
 Windows = Annotated[
-    int, typer.Option("--windows", min=1, max=10_000_000, help="Windows measured in each run.")
+    int, typer.Option("--windows", min=1, max=1_000_000, help="Windows measured in each run.")
 ]
 CalibrationFile = Annotated[
     Path | None,
@@ -134,7 +122,10 @@ def compare(
     calibration: CalibrationFile = None,
     as_json: Json = False,
 ) -> None:
-    """Put policies side by side and say what decides between them."""
+    """Put policies side by side and say what decides between them.
+
+    --set policy.FIELD=VALUE applies to every policy.
+    """
     from geosim.policy import load_policy
     from geosim.report import claims, notes, tables
     from geosim.sim import simulate
@@ -142,7 +133,13 @@ def compare(
     world, changes = _scenario(scenario, settings)
     chosen = [load_policy(name, changes) for name in policy]
     known = _calibration(calibration)
-    results = [simulate(world, p, seeds=seeds, windows=windows, calibration=known).to_dict() for p in chosen]
+    results = []
+    for p in chosen:
+        try:
+            done = simulate(world, p, seeds=seeds, windows=windows, calibration=known)
+        except UsageError as error:
+            raise UsageError(f"policy {p.name}: {error}") from None
+        results.append(done.to_dict())
     said = notes.what_decides(world, chosen, results, known)
     checked = claims.check(world, chosen, results, known)
     if as_json:
@@ -253,12 +250,9 @@ def _print_json(data: Any) -> None:
     typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Entry point of the console script. Ends with 0, 1 (run), 2 (usage) or 130 (Ctrl-C)."""
-    try:
-        app(prog_name="geosim")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(run_quietly(lambda: app(arguments, prog_name="geosim", standalone_mode=False), "geosim"))
 
 
 if __name__ == "__main__":

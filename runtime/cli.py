@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -36,7 +40,7 @@ TimeoutOption = Annotated[
 ]
 SaveOption = Annotated[str | None, typer.Option("--save", help="Folder for checkpoints.")]
 SaveEveryOption = Annotated[
-    int, typer.Option("--save-every", help="Steps between checkpoints; 0: at the end.")
+    int, typer.Option("--save-every", help="Steps between checkpoints; 0: only at the end.")
 ]
 ResumeOption = Annotated[str | None, typer.Option("--resume", help="Folder of checkpoints to go on from.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Figures as JSON on standard output.")]
@@ -64,12 +68,15 @@ def emulate(
     as_json: JsonOption = False,
 ) -> None:
     """Run all ranks of a scenario on this machine, across an emulated WAN, and measure."""
+    from runtime.folders import make_writable
     from runtime.launch import emulate as launch
     from runtime.show import Progress, write_result
 
     loaded, chosen = _load(scenario, policy, changes)
     if wan not in ("tun", "none"):
         raise UsageError(f"--wan {wan}: use 'tun' or 'none'")
+    if out is not None:
+        make_writable("--out", out)
     with Progress(steps) as progress:
         result = launch(
             loaded, chosen, steps, wan="tun" if wan == "tun" else "none", pace_s=_pace(pace), data=data,
@@ -79,7 +86,7 @@ def emulate(
     if out is not None:
         _write(out, result, chosen.to_yaml())
     if as_json:
-        print(json.dumps(result))
+        print(_json(result))
     else:
         write_result(result)
 
@@ -109,6 +116,8 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """One rank of a run on real machines; start it with torchrun, once in each site."""
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # or torch tells of lost peers in words of its own
+    from runtime.folders import make_writable
     from runtime.job import Job
     from runtime.ranked import run_rank
 
@@ -118,9 +127,11 @@ def train(
         save=save, save_every=save_every, resume=resume, timeout_s=timeout,
     )  # fmt: skip
     job.check()
+    if save is not None:
+        make_writable("--save", Path(save))
     figures = run_rank(job, site, rendezvous, wan_address, quiet=as_json)
     if figures is not None and as_json:
-        print(json.dumps(figures))
+        print(_json(figures))
 
 
 @app.command()
@@ -143,10 +154,24 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(status)
 
 
+class _Terminated(BaseException):
+    """SIGTERM, raised in the main thread so that all that is open is closed, as at Ctrl-C."""
+
+
+def _terminate(number: int, _: Any) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # closing is under way
+    raise _Terminated
+
+
 def run_quietly(command: Callable[[], Any]) -> int:
-    """The exit status of a command, its error told in one line."""
+    """The exit status of a command, its error told in one line; SIGTERM ends it as Ctrl-C does."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminate)
     try:
         status = command()
+    except _Terminated:
+        print("georun: stopped by SIGTERM", file=sys.stderr)
+        return 128 + signal.SIGTERM
     except GeosimError as error:
         print(f"georun: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_status
@@ -184,10 +209,25 @@ def _pace(text: str | None) -> float | None:
         raise UsageError(f"--pace: {error}") from None
 
 
+def _json(value: Any, indent: int | None = None) -> str:
+    """JSON as its standard has it: null for a number that is not finite."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
 def _write(folder: Path, result: dict[str, Any], policy: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+        (folder / "result.json").write_text(_json(result, indent=1) + "\n")
         (folder / "policy.yaml").write_text(policy)
     except OSError as error:
         raise UsageError(f"--out {folder}: cannot write: {error.strerror}") from None

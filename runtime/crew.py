@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -114,11 +114,14 @@ class Crew:
     def _diagnosis(self) -> GeosimError:
         """The error of the process that failed of itself, rather than because another one had."""
         deadline = time.monotonic() + _GRACE_S
-        while time.monotonic() < deadline and self._cause() is None:
+        while time.monotonic() < deadline:
+            # Whose output has ended says no more, so all that it has said is here after collecting.
+            ended = [member for member in self.members if not member.readers[0].is_alive()]
             self._collect()
-        time.sleep(_POLL_S)
-        self._collect()
-        found = self._cause()
+            found = self._cause(ended)
+            if found is not None:
+                return found
+        found = self._cause(self.members)
         if found is not None:
             return found
         follower = next((m for m in self.members if m.error is not None), None)
@@ -135,8 +138,9 @@ class Crew:
         except queue.Empty:
             pass
 
-    def _cause(self) -> GeosimError | None:
-        for member in self.members:
+    def _cause(self, ended: Sequence[Member]) -> GeosimError | None:
+        """The error that no other explains; `ended`: those who will say no more, whose silence tells."""
+        for member in ended:
             code = member.process.poll()
             if code is not None and code != 0 and member.error is None:
                 return RunError(f"{member.name} {_ended(code)}; {self._last_words(member)}")

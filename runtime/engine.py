@@ -18,13 +18,15 @@ from runtime.codec import codec_for, wire
 from runtime.exchange import Exchanger, Flight
 from runtime.flights import load_flights, save_flights
 from runtime.measure import Clock
-from runtime.shards import any_in_site
+from runtime.settings import with_settings
+from runtime.shards import most_in_site
 from runtime.sites import Sites
 from runtime.supported import check_steps
 from runtime.transfer import Channel
 from runtime.update import Rule, copy_into, rule_for
 
 _NO_CHAIN = bytes(8)
+_MOST_US = 2**32 - 1  # a header's field
 
 
 class Engine:
@@ -33,7 +35,7 @@ class Engine:
     Attributes:
         step: steps done.
         chain: the chain hash over the results applied so far, of this rank's shard.
-        skipped_rounds: rounds that all have skipped.
+        skipped_rounds: rounds that all have skipped, one a window however many fragments it has.
         payload_bytes: sent so far to each peer.
         flown: rounds whose result was applied since the caller last emptied the list, for their timings.
     """
@@ -73,11 +75,15 @@ class Engine:
         self._finished = False
         self.step = 0
         self.chain = _NO_CHAIN
-        self.skipped_rounds = 0
+        self._skipped: set[int] = set()
+        self._skipped_in_site = 0  # as the site's WAN ranks tell one that has no shard
         self.payload_bytes = 0
         self.flown: list[Flight] = []
-        self._exchange_us = 0
-        self._step_us = 0
+        self._exchange_us = (0, 0)  # of which round, how long
+        self._computed_s = 0.0  # in this window, by so many steps
+        self._computed_steps = 0
+        self._timing_us = (0, 0)  # the site's exchange and step, as its headers tell them
+        self._closed = False
         self._left_s = 0.0  # when the last step was taken in
         self._agree()
         self._groups = (
@@ -91,16 +97,25 @@ class Engine:
         return self.step == self._cycle_start.step
 
     @property
+    def skipped_rounds(self) -> int:
+        """Rounds that all have skipped."""
+        return max(len(self._skipped), self._skipped_in_site)
+
+    @property
     def _connects(self) -> bool:
         return self._wan and self._sites.count > 1
 
     def take_step(self) -> None:
         """Take in the gradients of one step and do what the schedule says after it."""
+        if self._closed:
+            raise UsageError("step: the optimizer is closed: build a new GeoOptimizer")
         if self._finished:
             raise UsageError("step: the run is finished: its last results are applied")
         if self._exchanger is not None:
             self._exchanger.check()
-        self._step_us = round((time.perf_counter() - self._left_s) * 1e6) if self._left_s else 0
+        if self._left_s:
+            self._computed_s += time.perf_counter() - self._left_s
+            self._computed_steps += 1
         tokens = tuple(self._tokens(self.step))
         if len(tokens) != self._sites.count or min(tokens) < 0:
             raise UsageError(
@@ -127,13 +142,17 @@ class Engine:
             check_steps(self.step, self._layout.policy.interval)
         if self._finished:
             return
+        if self._closed:
+            raise UsageError("finish: the optimizer is closed: call finish before close")
         self._finished = True
         left = schedule.finish(self._cycle_start, self._plan)
         self._apply(left)
         self._rule.restart(sorted({event.fragment for event in left}))
+        self._agree(final=True)
 
     def close(self) -> None:
         """Let what is in flight land, then part from the other sites."""
+        self._closed = True
         if self._exchanger is not None:
             self._exchanger.close()
             self._sites.part(self._groups)
@@ -144,6 +163,7 @@ class Engine:
         self._cycle_start = state
         self._next, self._events = schedule.next_cycle(state, self._plan, self._layout.policy.interval)
         self._window_tokens = [0] * self._sites.count
+        self._computed_s, self._computed_steps = 0.0, 0
 
     def _send(self, events: Sequence[Event]) -> None:
         own = self._sites.index
@@ -157,32 +177,37 @@ class Engine:
                 if self._wan
             )
         with self._clock.part("encode"):
-            finite = not any_in_site(not finite, self._sites.ranks, self._device)
+            step_us = round(self._computed_s * 1e6 / max(1, self._computed_steps))
+            flag, *timing = most_in_site(
+                (int(not finite), self._exchange_us[1], step_us), self._sites.ranks, self._device
+            )
+            finite, self._timing_us = not flag, (min(timing[0], _MOST_US), min(timing[1], _MOST_US))
+            chain = with_settings(self.chain, self._rule.inner)
         for event, vector in zip(events, values, strict=True):
             if self._wan:
                 with self._clock.part("encode"):
-                    flight = self._encode(event, vector, weight, finite)
+                    flight = self._encode(event, vector, weight, finite, chain)
                 self._flights[event.fragment, event.round] = flight
                 self.payload_bytes += flight.payload.numel()
                 assert self._exchanger is not None
                 self._exchanger.send(flight)
             self._rule.clear(event.fragment)
 
-    def _encode(self, event: Event, values: Tensor, weight: float, finite: bool) -> Flight:
+    def _encode(self, event: Event, values: Tensor, weight: float, finite: bool, chain: bytes) -> Flight:
         codec = self._codecs[event.fragment]
         payload = torch.empty(codec.payload_bytes, dtype=torch.uint8)
         if finite:
             codec.encode(values, weight, self._residual(event.fragment), event.round, payload)
         codec.seal(
             payload, event.round, tokens=self._window_tokens[self._sites.index],
-            exchange_us=self._exchange_us, step_us=self._step_us, chain=self.chain, finite=finite,
+            exchange_us=self._timing_us[0], step_us=self._timing_us[1], chain=chain, finite=finite,
         )  # fmt: skip
         return Flight(
             event.fragment,
             event.round,
             payload,
             tuple(self._window_tokens),
-            self.chain,
+            chain,
             self._chained,
             finite,
         )
@@ -200,6 +225,8 @@ class Engine:
             batch.append(self._land(event))
         if batch:
             self._rule.apply(batch)
+        if batch and self._sites.ranks > self._layout.shards:
+            (self._skipped_in_site,) = most_in_site((self.skipped_rounds,), self._sites.ranks, self._device)
 
     def _land(self, event: Event) -> tuple[int, Tensor, bool]:
         """Wait for a round's result; a skipped one gives back what this site had sent."""
@@ -210,11 +237,11 @@ class Engine:
             total = flight.wait()
         del self._flights[event.fragment, event.round]
         self._clock.add("decode", flight.finished_s - flight.received_s)
-        self._exchange_us = round((flight.received_s - flight.started_s) * 1e6)
+        self._note_exchange(flight)
         self.chain = wire.next_chain(self.chain, event.round, event.fragment, total.numpy())
         self._chained += 1
         if flight.skipped:
-            self.skipped_rounds += 1
+            self._skipped.add(flight.round)
             residual = self._residual(event.fragment)
             if residual is not None and flight.finite:
                 self._codecs[event.fragment].decode_add(
@@ -222,6 +249,13 @@ class Engine:
                 )
         self.flown.append(flight)
         return event.fragment, total, flight.skipped
+
+    def _note_exchange(self, flight: Flight) -> None:
+        """The longest of the last completed round's fragments."""
+        took = round((flight.finished_s - flight.started_s) * 1e6) if flight.started_s else 0
+        of, longest = self._exchange_us
+        if flight.round >= of:
+            self._exchange_us = (flight.round, max(took, longest) if flight.round == of else took)
 
     def _make_exchanger(self) -> Exchanger:
         policy = self._layout.policy
@@ -232,7 +266,8 @@ class Engine:
             channel = Channel(self._groups, self._sites.names, self._sites.index, sizes, chunk)
         return Exchanger(channel, self._codecs, self._sites.names, self._sites.index)
 
-    def _agree(self) -> None:
+    def _agree(self, final: bool = False) -> None:
+        """All stand at one step, with one policy and the same parameters."""
         digest = blake2b(digest_size=8)
         for vector in self._rule.agreed():
             digest.update(vector.cpu().numpy().data)
@@ -243,7 +278,7 @@ class Engine:
                 "layout": self._layout.fingerprint(),
                 "data": self._data,
                 "step": self.step,
-                **({"parameters": digest.hexdigest()} if self._wan else {}),
+                **({"final" if final else "parameters": digest.hexdigest()} if self._wan else {}),
             },
             self._layout.shards,
         )
@@ -261,6 +296,7 @@ class Engine:
             "flights": save_flights(self._flights.values()),
             "chain": self.chain.hex(),
             "chained": self._chained,
+            "skipped": sorted(self._skipped),
             "skipped_rounds": self.skipped_rounds,
             "payload_bytes": self.payload_bytes,
         }  # fmt: skip
@@ -290,6 +326,7 @@ class Engine:
         self._flights = load_flights(state["flights"])
         self.chain = bytes.fromhex(state["chain"])
         self._chained = state["chained"]
-        self.skipped_rounds = state["skipped_rounds"]
+        self._skipped = set(state["skipped"])
+        self._skipped_in_site = state["skipped_rounds"]
         self.payload_bytes = state["payload_bytes"]
         self._agree()

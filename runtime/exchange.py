@@ -24,7 +24,7 @@ class Flight:
         fragment, round: which.
         payload: what this site sends, sealed; uint8 [payload_bytes].
         tokens: what each site's header must say, in site order.
-        chain: the chain hash that every header must carry.
+        chain: what every header must carry: the chain hash and the optimizer's settings, hashed.
         chain_round: how many results that hash covers, for the message where sites differ.
         finite: whether this site's own update was finite.
         total: fp32 [numel] on the CPU once done: the sum over sites in site order, zeros if skipped.
@@ -158,7 +158,8 @@ class Exchanger:
         if header.chain != flight.chain:
             raise RunError(
                 f"sites '{self._names[self._index]}' and '{name}' have diverged at round "
-                f"{flight.chain_round}: their results differ: resume all sites from a checkpoint before it"
+                f"{flight.chain_round}: their results, or their optimizers' settings (learning rate, ...), "
+                f"differ: give all the same, and resume all from a checkpoint before it"
             )
         return header
 

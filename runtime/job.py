@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from geosim.errors import UsageError
@@ -26,8 +28,8 @@ class Job:
         seed: of the parameters and the order of the data.
         lr: peak learning rate; it warms up over a tenth of the steps, then falls along a cosine to a tenth.
         validations: measurements of the validation loss before the last step, spread evenly.
-        save, save_every: a folder, and after how many steps all ranks write a checkpoint there; 0: at the
-            end.
+        save, save_every: a folder, and after how many steps all ranks write a checkpoint there; 0: only at
+            the end, where they always do.
         resume: a folder of checkpoints to go on from.
         timeout_s: how long a site, or an exchange, is waited for.
     """
@@ -66,8 +68,23 @@ class Job:
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise UsageError(f"{name} {value:g}: must be above 0")
         if self.save_every < 0 or self.validations < 0:
-            raise UsageError("save_every and validations: must be 0 or more")
+            raise UsageError("--save-every and --validations: must be 0 or more")
+        if self.save_every and self.save is None:
+            raise UsageError(f"--save-every {self.save_every}: names no folder: add --save FOLDER")
         check_model(self.scenario)
+
+    def facts(self) -> dict[str, str | int]:
+        """What must be the same at all sites; each may pace its own computation."""
+        workload = json.dumps(self.scenario.workload.to_dict(), sort_keys=True)
+        return {
+            "policy": self.policy.fingerprint(),
+            "workload": blake2b(workload.encode(), digest_size=8).hexdigest(),
+            "steps": self.steps,
+            "lr": repr(self.lr),
+            "seed": self.seed,
+            "validations": self.validations,
+            "resume": "yes" if self.resume else "no",
+        }
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -120,7 +137,12 @@ def check_model(scenario: Scenario) -> None:
                 f"workload.model.{field}: {value}: `georun` trains a byte-level GPT and needs {want}: use a "
                 f"byte-gpt model, or bring your own training loop and GeoOptimizer"
             )
-    if model.positions and model.positions < sequence:
+    if not model.positions:
+        raise UsageError(
+            f"workload.model.positions: 0: `georun` trains a GPT with learned positions: give it "
+            f"{sequence} or more"
+        )
+    if model.positions < sequence:
         raise UsageError(
             f"workload.sequence: {sequence} is more than the model's {model.positions} positions"
         )

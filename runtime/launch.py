@@ -17,13 +17,15 @@ from geosim.policy import SyncPolicy
 from geosim.scenario import Scenario
 from runtime.crew import Crew
 from runtime.emulate import EmulatedWan
+from runtime.folders import make_writable
 from runtime.job import Job
 from runtime.report import Traffic, assemble
-from runtime.wan import check_connected, emulated_wan
+from runtime.wan import check_connected, emulated_wan, start_traces
 
 Progress = Callable[[int, int, float], None]
 
 _ROOT = Path(__file__).resolve().parents[1]
+_WORKER = ("-m", "runtime.worker")
 _PORT = 29600  # of the sites' store inside an emulated site, where nothing else listens
 
 
@@ -78,6 +80,8 @@ def emulate(
     job.check()
     if wan == "tun":
         check_connected(scenario)
+    if job.save is not None:
+        make_writable("--save", Path(job.save))
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="georun-"))
         network = stack.enter_context(emulated_wan(scenario, seed)) if wan == "tun" else None
@@ -92,6 +96,8 @@ def emulate(
             if event["event"] == "result":
                 figures.append(event["figures"])
             elif first and event["event"] == "traffic":
+                if event["edge"] == "start" and network is not None:
+                    start_traces(scenario, network)
                 traffic.mark(event["edge"])
             elif first and event["event"] == "step" and progress is not None:
                 progress(event["step"], steps, event["loss"])
@@ -128,7 +134,7 @@ def _start(
                 "env": environment,
                 "pass_fds": (listener.fileno(),) if serves and listener is not None else (),
             }  # fmt: skip
-            argv = [sys.executable, "-m", "runtime.worker"]
+            argv = [sys.executable, *_WORKER]
             if network is None:
                 process = subprocess.Popen(argv, process_group=0, **options)
             else:

@@ -17,6 +17,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.futures import Future
 
 FORWARD_SHARE = 1 / 3  # of a step's computation: the backward pass costs twice the forward pass
+_LATE_SHARE = 0.01  # of a step: what counts as late is more than a wake-up's inexactness
 _SPIN_S = 3e-4  # a sleep overshoots by less than this
 
 Hook = Callable[[Any, dist.GradBucket], Future[Tensor]]
@@ -40,12 +41,14 @@ class Pacer:
     Attributes:
         step_s: the declared step time; None: whatever the computation takes.
         computed_s: when the last step's computation ended, by `time.perf_counter`.
+        late: whether that was after the declared time.
     """
 
     def __init__(self, step_s: float | None, numel: int, dtype: str = "fp32") -> None:
         """`numel`: trainable parameters; `dtype`: fp32, fp16 or bf16, in which DDP reduces gradients."""
         self.step_s = step_s
         self.computed_s = 0.0
+        self.late = False
         self._numel = numel
         self._reduce = _HOOKS[dtype]
         self._begun_s = 0.0
@@ -63,7 +66,7 @@ class Pacer:
         self._ready += bucket.buffer().numel()
         if self.step_s is not None:
             share = FORWARD_SHARE + (1 - FORWARD_SHARE) * min(1.0, self._ready / self._numel)
-            sleep_until(self._begun_s + share * self.step_s)
+            self._hold(self._begun_s + share * self.step_s)
         if bucket.is_last():
             self.computed_s = time.perf_counter()
             self._reduced = True
@@ -73,9 +76,14 @@ class Pacer:
         """The backward pass has returned; the seconds since the computation ended, spent on communication."""
         if not self._reduced:
             if self.step_s is not None:
-                sleep_until(self._begun_s + self.step_s)
+                self._hold(self._begun_s + self.step_s)
             self.computed_s = time.perf_counter()
         return time.perf_counter() - self.computed_s
+
+    def _hold(self, deadline_s: float) -> None:
+        assert self.step_s is not None
+        self.late = time.perf_counter() > deadline_s + _LATE_SHARE * self.step_s
+        sleep_until(deadline_s)
 
     @property
     def computation_s(self) -> float:

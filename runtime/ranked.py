@@ -11,7 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from geosim.errors import UsageError
+from geosim.errors import GeosimError, UsageError
+from runtime.ending import LastWord, told
 from runtime.job import Job
 from runtime.sites import Sites
 from runtime.train import Run
@@ -24,11 +25,26 @@ def run_rank(
 ) -> dict[str, Any] | None:
     """Train this rank's part; rank 0 of the site gets the site's figures, others None.
 
-    Raises:
-        UsageError: for a site that is none, or ranks that torchrun has started too many or too few of.
-        RunError: if the sites disagree, one does not come, or an exchange fails.
+    Where anything goes wrong the process ends here, with one line and a status: 2 for a site that is none,
+    or ranks that torchrun has started too many or too few of; 1 if the sites disagree, one does not come, or
+    an exchange fails.
     """
-    rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    last_word = LastWord("georun")
+    rank = int(os.environ.get("RANK", 0))
+    last_word.watch_signals(f"site '{site}' rank {rank}")
+    try:
+        return _run(job, site, rendezvous, wan_address, rank, quiet)
+    except Exception as error:
+        line, status = told(error)
+        last_word.leave(
+            line if isinstance(error, GeosimError) else f"site '{site}' rank {rank}: {line}", status
+        )
+
+
+def _run(
+    job: Job, site: str, rendezvous: str, wan_address: str | None, rank: int, quiet: bool
+) -> dict[str, Any] | None:
+    ranks = int(os.environ.get("WORLD_SIZE", 1))
     if site not in job.sites:
         raise UsageError(f"--site {site}: no such site: use one of {', '.join(job.sites)}")
     if ranks != job.ranks:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from torch.distributed import DistError, TCPStore
 
@@ -23,6 +24,12 @@ _FIELDS = {
     "sites": ("the sites", "name the same sites in the same order everywhere"),
     "ranks": ("the ranks of a site", "start as many ranks in each site"),
     "policy": ("the policy", "give all sites the same policy file"),
+    "workload": ("the workload", "give all sites the same scenario and --set"),
+    "steps": ("--steps", "give all sites the same number of steps"),
+    "lr": ("--lr", "give all sites the same learning rate"),
+    "seed": ("--seed", "give all sites the same seed"),
+    "validations": ("--validations", "give all sites the same number of validations"),
+    "resume": ("--resume", "resume all sites or none"),
     "layout": ("the model's tensors", "build the same model everywhere"),
     "data": (
         "the data",
@@ -30,7 +37,12 @@ _FIELDS = {
     ),
     "step": ("the step they stand at", "resume all sites from checkpoints of the same step"),
     "parameters": ("the parameters", "use the same seed, or load the same checkpoint everywhere"),
+    "final": (
+        "the parameters they have ended with",
+        "their optimizers differ: resume all sites from a checkpoint, with the same settings",
+    ),
 }
+_OF_A_SHARD = frozenset({"parameters", "final"})  # ranks of one site may differ in these
 
 
 @dataclass(frozen=True)
@@ -126,41 +138,103 @@ def agree(
     topic: str,
     timeout_s: float,
     readers: Sequence[tuple[str, int]] = (),
+    host: str = "",
 ) -> None:
     """Publish `mine` and compare it with the greetings of `others`, (site, rank) each.
 
     Args:
         store: of all sites.
         mine: what this rank says.
-        others: whom to compare with.
+        others: whom to compare with; ranks of one's own site may hold other shards.
         topic: what tells one agreement from the next.
         timeout_s: how long to wait for the others.
         readers: whom this process, which serves the store, waits for before it stops over a disagreement,
             so that they see the reason too; empty where it does not serve it.
+        host: the site that serves the store, for messages.
 
     Raises:
         RunError: one line that names both sites and the field, or the site that never came.
     """
-    store.set(f"{topic}/{mine.site}/{mine.rank}", json.dumps(dict(mine.facts)))
-    deadline = time.monotonic() + timeout_s
+    begun = time.monotonic()
     try:
-        for site, rank in others:
-            key = f"{topic}/{site}/{rank}"
+        _tell(store, f"{topic}/{mine.site}/{mine.rank}", dict(mine.facts), host)
+        for who in others:
             try:
-                store.wait([key], timedelta(seconds=max(0.001, deadline - time.monotonic())))
-                theirs = json.loads(store.get(key))
+                theirs = json.loads(_read(store, f"{topic}/{who[0]}/{who[1]}", begun, timeout_s))
             except (DistError, RuntimeError) as error:
-                readers = [who for who in readers if who[0] != site]
-                raise RunError(
-                    f"waited {timeout_s:g} s for site '{site}' (rank {rank}) and it never came "
-                    f"({_first_line(error)}): start it, or look at why it stopped"
-                ) from None
-            _compare(mine, Greeting(site, rank, theirs))
+                readers = [reader for reader in readers if reader[0] != who[0]]
+                raise _absent(who, error, begun, timeout_s, host) from None
+            _compare(mine, Greeting(*who, theirs))
     except RunError:
         _stay(store, topic, readers)
         raise
     finally:
         _say(store, f"{topic}/read/{mine.site}/{mine.rank}")
+
+
+def gather(
+    store: TCPStore,
+    me: tuple[str, int],
+    value: Any,
+    everyone: Sequence[tuple[str, int]],
+    *,
+    topic: str,
+    timeout_s: float,
+    serves: bool,
+    host: str,
+) -> dict[tuple[str, int], Any]:
+    """What every rank of every site says on a topic; plain data. Who serves the store leaves last.
+
+    Raises:
+        RunError: naming the site and rank that never came.
+    """
+    begun = time.monotonic()
+    said = {}
+    try:
+        _tell(store, f"{topic}/{me[0]}/{me[1]}", value, host)
+        for who in everyone:
+            try:
+                said[who] = json.loads(_read(store, f"{topic}/{who[0]}/{who[1]}", begun, timeout_s))
+            except (DistError, RuntimeError) as error:
+                raise _absent(who, error, begun, timeout_s, host) from None
+    finally:
+        _say(store, f"{topic}/read/{me[0]}/{me[1]}")
+    if serves:
+        _stay(store, topic, [who for who in everyone if who != me])
+    return said
+
+
+def _tell(store: TCPStore, key: str, value: Any, host: str) -> None:
+    try:
+        store.set(key, json.dumps(value))
+    except (DistError, RuntimeError) as error:
+        raise RunError(
+            f"the rendezvous has closed ({_first_line(error)}): look at why site '{host}', which "
+            "hosts it, stopped"
+        ) from None
+
+
+def _read(store: TCPStore, key: str, begun: float, timeout_s: float) -> bytes:
+    left = max(0.001, begun + timeout_s - time.monotonic())
+    store.wait([key], timedelta(seconds=left))
+    return bytes(store.get(key))
+
+
+def _absent(
+    who: tuple[str, int], error: BaseException, begun: float, timeout_s: float, host: str
+) -> RunError:
+    """Why there is no greeting: nobody came in time, or the store has gone."""
+    waited = time.monotonic() - begun
+    site, rank = who
+    if waited < timeout_s - _RETRY_S:
+        return RunError(
+            f"the rendezvous closed after {waited:.1f} s, before site '{site}' (rank {rank}) was heard: "
+            f"look at why site '{host}', which hosts it, stopped"
+        )
+    return RunError(
+        f"waited {timeout_s:g} s for site '{site}' (rank {rank}) and it never came "
+        f"({_first_line(error)}): start it, or look at why it stopped"
+    )
 
 
 def _say(store: TCPStore, key: str) -> None:
@@ -179,13 +253,15 @@ def _stay(store: TCPStore, topic: str, readers: Sequence[tuple[str, int]]) -> No
 
 def _compare(mine: Greeting, theirs: Greeting) -> None:
     for field, (what, remedy) in _FIELDS.items():
-        if field not in mine.facts:
+        within = mine.site == theirs.site
+        if field not in mine.facts or (within and field in _OF_A_SHARD):
             continue
         here, there = mine.facts[field], theirs.facts.get(field)
         if here != there:
-            raise RunError(
-                f"sites '{mine.site}' and '{theirs.site}' disagree on {what}: {here} and {there}: {remedy}"
-            )
+            who = f"sites '{mine.site}' and '{theirs.site}'"
+            if within:
+                who = f"ranks {mine.rank} and {theirs.rank} of site '{mine.site}'"
+            raise RunError(f"{who} disagree on {what}: {here} and {there}: {remedy}")
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import accumulate
@@ -11,6 +12,8 @@ from typing import Any
 from geosim.errors import RunError
 from runtime.job import Job
 from runtime.measure import PARTS, percentile
+
+_MTU, _HEADERS = 1500, 52  # bytes of a segment, and of its IP and TCP headers with timestamps
 
 Counters = dict[str, dict[str, int]]
 Figures = dict[str, Any]
@@ -40,9 +43,13 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
     """The figures of a run.
 
     Times are means over the ranks, percentiles over windows. The first `warmup_steps` are not timed, nor is
-    the window after a validation, in which an exchange had more time than it has otherwise.
+    the window with or after a validation or a save, in which an exchange had more time than otherwise.
     `exposed_wan_s_per_step` is the time in which a site is blocked until the last of its ranks has an
     exchange's result (flat: in which a rank is blocked for the reduction after its backward pass).
+    `exchange_time_s` is a site's: from its send until all payloads are decoded and summed.
+    `relative_to_colocated` holds the step against one of the same ranks in one room: computation, the
+    site's collective and one step of the optimizer. `late_steps`: measured steps in which some rank's
+    computation took longer than the declared pace.
 
     Raises:
         RunError: if the sites ended with different parameters or results.
@@ -59,6 +66,8 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
     mean = fmean(times)
     exchanges = _exchanges(job, ranks)
     links = _links(job, ranks, traffic, wan, mean)
+    split = _split(job, ranks, windows)
+    optimizer_s = _optimizer_step(job, parts, split)
     return {
         "scenario": job.scenario.name,
         "policy": job.policy.name,
@@ -70,26 +79,27 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
         },
         "exposed_wan_s_per_step": parts["wait"],
         "tokens_per_s": job.tokens_per_step / mean,
-        "relative_to_colocated": (parts["compute"] + parts["site_collective"] + parts["apply"]) / mean,
+        "relative_to_colocated": (parts["compute"] + parts["site_collective"] + optimizer_s) / mean,
         "links": links,
-        "wan_bytes_vs_ddp": _against_ddp(job, ranks[0]["parameters"], links),
+        "wan_bytes_vs_ddp": _against_ddp(job, ranks[0]["parameters"], links, wan),
         "loss": _losses(ranks),
         "val_loss": ranks[0]["validation"][-1][1],
         "val_curve": ranks[0]["validation"],
         "params_hash": hashes,
         "chain_hash": next(iter(chains.values())),
-        "skipped_rounds": ranks[0]["skipped_rounds"],
+        "skipped_rounds": max(r["skipped_rounds"] for r in ranks),
         "payload_bytes": {
             site: sum(r["payload_bytes"] for r in ranks if r["site"] == site) * (len(job.sites) - 1)
             for site in job.sites
         },
         "wan_bytes": _totals(job, traffic, wan),
         "parts": parts,
-        **_split(job, ranks, windows),
+        **split,
         "wall_s": _wall(ranks),
         "steps": job.steps,
         "warmup_steps": ranks[0]["warm_step"] - ranks[0]["first_step"],
         "measured_steps": len(measured),
+        "late_steps": sum(any(r["records"][i]["late"] for r in ranks) for i in measured),
         "paced": job.pace_s is not None,
         "pace_s": job.pace_s,
         "wan": wan,
@@ -122,6 +132,19 @@ def _split(job: Job, ranks: Sequence[Figures], windows: list[list[int]]) -> dict
     return {"parts_inside": inside, "parts_of_window": of_window}
 
 
+def _optimizer_step(job: Job, parts: dict[str, float], split: dict[str, dict[str, float]]) -> float:
+    """Seconds that one step of the inner optimizer takes.
+
+    Where it acts once a window (accumulate), what the window's end costs; where it acts every step, what a
+    step inside a window costs, for its end has the outer step too.
+    """
+    if job.policy.is_flat:
+        return parts["apply"]
+    if job.policy.update.kind == "accumulate":
+        return parts["apply"] * job.policy.interval
+    return split["parts_inside"]["apply"] if job.policy.interval > 1 else parts["apply"]
+
+
 def _wall(ranks: Sequence[Figures]) -> list[float]:
     """Training seconds until each step's end, mean over the ranks; validation is not in it."""
     rows = [accumulate(record["seconds"] for record in r["records"]) for r in ranks]
@@ -131,31 +154,31 @@ def _wall(ranks: Sequence[Figures]) -> list[float]:
 def _windows(job: Job, rank: Figures) -> list[list[int]]:
     """Indices into the records, window by window, of what is measured."""
     interval, first = job.policy.interval, rank["first_step"]
-    after = set(rank["checks"])
     out: list[list[int]] = []
     spoilt: list[list[int]] = []
     for begin in range(-(-first // interval) * interval, job.steps, interval):
         window = [n - first for n in range(begin, begin + interval)]
         if begin >= rank["warm_step"]:
-            (spoilt if begin in after else out).append(window)
+            paused = any(begin <= step < begin + interval for step in rank["pauses"])
+            (spoilt if paused else out).append(window)
     # A run that was resumed inside its last window has only a part of one.
     return out or spoilt or [list(range(job.steps - first))]
 
 
 def _exchanges(job: Job, ranks: Sequence[Figures]) -> list[float]:
-    """Seconds of each exchange after warm-up: from the last site being ready to the last one having all.
+    """Seconds of each site's exchanges after warm-up: from its send to the sum on the last of its ranks.
 
     All processes of a machine read the same monotonic clock.
     """
     warm = ranks[0]["warm_step"] // job.policy.interval
-    started: dict[tuple[int, int, int], float] = {}
-    received: dict[tuple[int, int, int], float] = {}
+    started: dict[tuple[str, int, int], float] = {}
+    finished: dict[tuple[str, int, int], float] = {}
     for rank in ranks:
         for flight in rank["flights"]:
-            key = (rank["rank"], flight["fragment"], flight["round"])
-            started[key] = max(started.get(key, 0.0), flight["started_s"])
-            received[key] = max(received.get(key, 0.0), flight["received_s"])
-    return [received[key] - started[key] for key in sorted(started) if key[2] >= warm]
+            key = (rank["site"], flight["fragment"], flight["round"])
+            started[key] = min(started.get(key, math.inf), flight["started_s"])
+            finished[key] = max(finished.get(key, 0.0), flight["finished_s"])
+    return [finished[key] - started[key] for key in sorted(started) if key[2] >= warm]
 
 
 def _links(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str, step_s: float) -> dict[str, Any]:
@@ -187,13 +210,21 @@ def _totals(job: Job, traffic: Traffic, wan: str) -> dict[str, int]:
     return {f"{a}->{b}": traffic.between(a, b, None, "close") for a, b in ends}
 
 
-def _against_ddp(job: Job, parameters: int, links: dict[str, Any]) -> float | None:
-    """Bytes on all links, over those of a flat fp32 ring, which leaves each site once."""
-    sites, world = len(job.sites), job.scenario.ranks
-    if sites < 2:
-        return None
-    ring = sites * 2 * (world - 1) / world * 4 * parameters
-    return sum(link["bytes_per_step"] for link in links.values()) / ring
+def _against_ddp(job: Job, parameters: int, links: dict[str, Any], wan: str) -> float:
+    """Bytes on all links, over those of a flat fp32 ring, which leaves each site once; 0 for one site.
+
+    Headers count on both sides, or, where no WAN lies between the sites, on neither.
+    """
+    sites, world = job.sites, job.scenario.ranks
+    if len(sites) < 2:
+        return 0.0
+    payload = 2 * (world - 1) / world * 4 * parameters
+    ring = 0.0
+    for a, b in zip(sites, (*sites[1:], sites[0]), strict=True):
+        link = job.scenario.link(a, b)
+        mtu = _MTU if link is None else link.mtu_bytes
+        ring += payload * (mtu / (mtu - _HEADERS) if wan == "tun" else 1.0)
+    return float(sum(link["bytes_per_step"] for link in links.values()) / ring)
 
 
 def _losses(ranks: Sequence[Figures]) -> list[tuple[int, float]]:

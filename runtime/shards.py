@@ -92,10 +92,10 @@ class Gather:
         return list(rows), bool(rows[:, -1].max().item() > 0)
 
 
-def any_in_site(flag: bool, ranks: int, device: torch.device) -> bool:
-    """Whether any rank of the site raised its flag."""
+def most_in_site(numbers: Sequence[int], ranks: int, device: torch.device) -> tuple[int, ...]:
+    """Of each number the largest that any rank of the site has."""
     if ranks == 1:
-        return flag
-    value = torch.tensor([float(flag)], device=device)
-    dist.all_reduce(value, op=dist.ReduceOp.MAX)
-    return bool(value.item() > 0)
+        return tuple(numbers)
+    most = torch.tensor(numbers, dtype=torch.int64, device=device)
+    dist.all_reduce(most, op=dist.ReduceOp.MAX)
+    return tuple(int(value) for value in most.tolist())

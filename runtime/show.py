@@ -60,7 +60,7 @@ def write_result(result: dict[str, Any]) -> None:
         rows.append(
             (f"{name}, a step", f"{show(link['bytes_per_step'], SIZE)} ({show(per_second, BANDWIDTH)})")
         )
-    if result["wan_bytes_vs_ddp"] is not None:
+    if result["links"]:
         rows.append(("WAN bytes against flat DDP", f"{result['wan_bytes_vs_ddp']:.2%}"))
     rows += [
         ("loss, first and last step", f"{result['loss'][0][1]:.3f}, {result['loss'][-1][1]:.3f}"),
@@ -73,6 +73,11 @@ def write_result(result: dict[str, Any]) -> None:
     if result["paced"]:
         console.print(
             f"Computation is paced to {show(result['pace_s'], TIME)} a step: a stand-in for accelerators."
+        )
+    if result["late_steps"]:
+        console.print(
+            f"Warning: {result['late_steps']} of {result['measured_steps']} measured steps computed for "
+            "longer than that: raise --pace."
         )
     if result["wan"] == "none":
         console.print("No WAN lay between the sites; link figures count payload bytes.")

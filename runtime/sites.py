@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 import torch.distributed as dist
 from torch.distributed import TCPStore
 
 from geosim.errors import RunError, UsageError
 from runtime.gloo import Stream, open_stream
-from runtime.rendezvous import Address, Greeting, agree, local_address, open_store
+from runtime.rendezvous import Address, Greeting, agree, gather, local_address, open_store
 
 
 class Sites:
@@ -106,6 +108,11 @@ class Sites:
         return self.names[self.index]
 
     @property
+    def everyone(self) -> list[tuple[str, int]]:
+        """(site, rank) of all."""
+        return [(name, r) for name in self.names for r in range(self.ranks)]
+
+    @property
     def others(self) -> tuple[int, ...]:
         """Numbers of the other sites."""
         return tuple(m for m in range(self.count) if m != self.index)
@@ -123,7 +130,8 @@ class Sites:
     def agree(self, facts: Mapping[str, str | int], shards: int) -> None:
         """Compare `facts` with the same WAN rank of every other site (ranks beyond the shards: with rank 0).
 
-        Every rank of every site calls it, equally often.
+        Inside a site every rank is compared with rank 0, in all but what belongs to a shard. Every rank of
+        every site calls it, equally often.
 
         Raises:
             RunError: one line that names both sites and the field in which they differ, or the site that
@@ -135,13 +143,48 @@ class Sites:
         full = {"sites": " ".join(self.names), "ranks": self.ranks, **facts}
         topic = f"agreement-{self._agreements}"
         self._agreements += 1
-        everyone = [(name, r) for name in self.names for r in range(self.ranks)]
         me = (self.name, self.rank)
+        within = [(self.name, r) for r in (range(1, self.ranks) if self.rank == 0 else (0,))]
         agree(
-            self._store, Greeting(*me, full), [(self.names[m], shard) for m in self.others],
-            topic=topic, timeout_s=self.timeout_s,
-            readers=[who for who in everyone if who != me] if self._hosts else (),
+            self._store, Greeting(*me, full), [*((self.names[m], shard) for m in self.others), *within],
+            topic=topic, timeout_s=self.timeout_s, host=self.names[0],
+            readers=[who for who in self.everyone if who != me] if self._hosts else (),
         )  # fmt: skip
+
+    def gather(self, topic: str, value: Any) -> dict[tuple[str, int], Any]:
+        """What every rank of every site says on a topic, by (site, rank); plain data.
+
+        Every rank of every site calls it, equally often.
+
+        Raises:
+            RunError: naming the site and rank that never came.
+        """
+        if self._store is None:
+            said = [value]
+            if self.ranks > 1:
+                said = [None] * self.ranks
+                dist.all_gather_object(said, value)
+            return dict(zip(self.everyone, said, strict=True))
+        self._agreements += 1
+        return gather(
+            self._store, (self.name, self.rank), value, self.everyone, topic=f"{topic}-{self._agreements}",
+            timeout_s=self.timeout_s, serves=self._hosts, host=self.names[0],
+        )  # fmt: skip
+
+    def post(self, topic: str, value: int) -> int:
+        """Tell all ranks a number that only rises, without waiting, and learn the least of theirs so far.
+
+        One that has not said anything counts as 0, and so do all where nobody answers any more.
+        """
+        key = f"{topic}/{{}}/{{}}".format
+        if self._store is None:
+            return value if self.ranks == 1 else 0
+        with contextlib.suppress(RuntimeError):
+            self._store.set(key(self.name, self.rank), str(value))
+            keys = [key(*who) for who in self.everyone]
+            if self._store.check(keys):
+                return min(int(said) for said in self._store.multi_get(keys))
+        return 0
 
     def open_streams(self, count: int, *, timeout_s: float, epoch: int = 0) -> list[Stream]:
         """`count` groups of this rank and the same rank of every other site, each with own connections.

@@ -50,9 +50,12 @@ class Run:
         self.device = device
         self.world = sites.count * sites.ranks
         self.place = sites.index * sites.ranks + sites.rank
+        self.step = 0
+        self._check_save()
+        sites.agree({"wire": wire.VERSION, **job.facts()}, shards=sites.ranks)
         self.corpus: Corpus = load(job.data)
-        shape, sequence = job.scenario.workload.model, job.scenario.workload.sequence
-        config = GPTConfig(shape.layers, shape.d_model, shape.heads, shape.positions or sequence)
+        shape = job.scenario.workload.model
+        config = GPTConfig(shape.layers, shape.d_model, shape.heads, shape.positions)
         self.model = from_config(config, job.seed).to(device)
         inner = AdamW(self.model.named_parameters(), lr=job.lr, betas=(0.9, 0.95), weight_decay=0.1)
         policy = job.policy
@@ -60,7 +63,7 @@ class Run:
         self.pacer = Pacer(job.pace_s, sum(p.numel() for p in self.model.parameters()), dtype)
         self.method: Method
         if policy.is_flat:
-            sites.agree(self._facts(), shards=sites.ranks)
+            self._agree_flat()
             join_flat(sites, backend, job.timeout_s)
             self.method = FlatDDP(self.model, inner, policy, self.pacer)
         else:
@@ -70,12 +73,13 @@ class Run:
                 tokens=lambda step: share, data=self.corpus.fingerprint, timeout_s=job.timeout_s,
             )  # fmt: skip
         self.scheduler = LambdaLR(self.method.optimizer, warmup_cosine(job.steps))
-        self.step = 0
         if job.resume is not None:
             self.step = checkpoint.load(
-                Path(job.resume), sites.name, sites.rank,
-                model=self.model, optimizer=self.method.optimizer, scheduler=self.scheduler,
+                Path(job.resume), sites, model=self.model, optimizer=self.method.optimizer,
+                scheduler=self.scheduler,
             )  # fmt: skip
+            if policy.is_flat:
+                self._agree_flat()  # GeoOptimizer does it by itself
             if self.step >= job.steps:
                 raise UsageError(
                     f"--steps {job.steps}: the checkpoint stands at step {self.step}: give more steps"
@@ -91,6 +95,7 @@ class Run:
         aligned = -(-first // interval) * interval
         warm = aligned + warm_steps(steps - aligned, interval)
         checks = self._check_points(first)
+        saved: set[int] = set()
         curve: list[tuple[int, float]] = []
         records: list[dict[str, float]] = []
         flights: list[dict[str, float]] = []
@@ -100,19 +105,20 @@ class Run:
             records.append(self._one_step())
             flights += self._flights()
             emit({"event": "step", "step": self.step, "loss": records[-1]["loss"]})
-            if self.job.save and self.job.save_every and self.step % self.job.save_every == 0:
-                self._save()
+            if self.job.save_every and self.step % self.job.save_every == 0:
+                saved.add(self._save())
             if self.step in checks:
                 curve.append((self.step, self.validate()))
-        if self.job.save and not self.job.save_every:
-            self._save()
+        if self.job.save is not None and steps not in saved:
+            saved.add(self._save())
         self.method.finish()
         flights += self._flights()
         emit({"event": "traffic", "edge": "end"})
         curve.append((steps, self.validate()))
         figures = {
             "site": self.sites.name, "rank": self.sites.rank, "first_step": first, "warm_step": warm,
-            "records": records, "flights": flights, "validation": curve, "checks": sorted(checks),
+            "records": records, "flights": flights, "validation": curve,
+            "pauses": sorted(checks | saved),
             "params_hash": self._params_hash(), "parameters": sum(p.numel() for p in self.model.parameters()),
             **self.method.figures(),
         }  # fmt: skip
@@ -150,15 +156,16 @@ class Run:
         loss.backward()
         method.clock.add(method.collective, self.pacer.end())
         method.clock.add("compute", self.pacer.computation_s)
+        late = float(self.pacer.late)
         method.step()
         self.scheduler.step()
         self.step += 1
         spent = time.perf_counter() - begun
-        return {"seconds": spent, "loss": float(loss.item()), **method.clock.take()}
+        return {"seconds": spent, "loss": float(loss.item()), "late": late, **method.clock.take()}
 
     def _flights(self) -> list[dict[str, float]]:
         return [
-            {"fragment": f.fragment, "round": f.round, "started_s": f.started_s, "received_s": f.received_s}
+            {"fragment": f.fragment, "round": f.round, "started_s": f.started_s, "finished_s": f.finished_s}
             for f in self.method.take_flights()
             if f.started_s  # not one that a checkpoint has brought along
         ]
@@ -175,12 +182,24 @@ class Run:
         ends = {first + windows * i // parts * interval for i in range(1, parts)}
         return {step for step in ends if first < step < self.job.steps and step % interval == 0}
 
-    def _save(self) -> None:
+    def _check_save(self) -> None:
+        """What another run has saved would be taken for this one's."""
+        job, sites = self.job, self.sites
+        if job.save is None or (job.resume is not None and Path(job.resume) == Path(job.save)):
+            return
+        if checkpoint.steps_of(Path(job.save), sites.name, sites.rank):
+            raise UsageError(
+                f"--save {job.save}: holds another run's checkpoints: name another folder, or --resume "
+                "from it"
+            )
+
+    def _save(self) -> int:
         assert self.job.save is not None
         checkpoint.save(
-            Path(self.job.save), self.sites.name, self.sites.rank, model=self.model,
-            optimizer=self.method.optimizer, scheduler=self.scheduler, step=self.step,
+            Path(self.job.save), self.sites, model=self.model, optimizer=self.method.optimizer,
+            scheduler=self.scheduler, step=self.step,
         )  # fmt: skip
+        return self.step
 
     def _params_hash(self) -> str:
         digest = blake2b(digest_size=8)
@@ -188,10 +207,10 @@ class Run:
             digest.update(param.detach().cpu().contiguous().numpy().data)
         return digest.hexdigest()
 
-    def _facts(self) -> dict[str, str | int]:
-        return {
-            "wire": wire.VERSION,
-            "policy": self.job.policy.fingerprint(),
+    def _agree_flat(self) -> None:
+        facts: dict[str, str | int] = {
             "data": self.corpus.fingerprint,
+            "step": self.step,
             "parameters": self._params_hash(),
         }
+        self.sites.agree(facts, shards=self.sites.ranks)

@@ -12,11 +12,14 @@ from runtime.emulate import EmulatedWan, LinkSpec
 # The emulator draws delays uniformly and joins them by straight lines: their standard deviation is
 # this part of the half width (1/sqrt(3) of a uniform draw, times sqrt(2/3) for the lines between draws).
 _JITTER_DEVIATION = math.sqrt(2) / 3
-_KERNEL_WINDOW_BYTES = 4 * 1024 * 1024
+_WINDOW_BYTES = 4 * 1024 * 1024  # as a link has it when nothing is said
+# Of a send buffer's bytes the kernel counts about this part as data: the rest is its own bookkeeping.
+_DATA_SHARE = 0.69
+_MOST_BUFFER_BYTES = 2**31 - 1
 
 
 def emulated_wan(scenario: Scenario, seed: int) -> EmulatedWan:
-    """The emulated WAN of a scenario, not yet entered.
+    """The emulated WAN of a scenario, not yet entered; bandwidths rest until `start_traces`.
 
     Raises:
         UsageError: for what one emulator cannot do at once, naming the field.
@@ -54,8 +57,17 @@ def _spec(link: WanLink, source: str) -> LinkSpec:
         jitter_s=link.jitter_s / _JITTER_DEVIATION,
         loss=link.loss,
         queue_bytes=None if link.queue_bytes is None else int(link.queue_bytes),
-        trace=tuple((point.at_s, point.bandwidth_bytes_per_s) for point in link.trace),
     )
+
+
+def start_traces(scenario: Scenario, network: EmulatedWan) -> None:
+    """Set the clocks of all bandwidth traces to zero: they run from here on."""
+    for link in scenario.wan:
+        for a, b in (link.between, link.between[::-1]):
+            if link.trace:
+                ratio = link.bandwidth(a) / link.bandwidth_bytes_per_s
+                points = tuple((point.at_s, ratio * point.bandwidth_bytes_per_s) for point in link.trace)
+                network.set_link(a, b, trace=points)
 
 
 def _same(scenario: Scenario, field: str, default: Any) -> Any:
@@ -69,13 +81,12 @@ def _same(scenario: Scenario, field: str, default: Any) -> Any:
 
 
 def _sysctls(scenario: Scenario) -> dict[str, str]:
-    window = int(_same(scenario, "window_bytes", _KERNEL_WINDOW_BYTES))
-    if window == _KERNEL_WINDOW_BYTES:
-        return {}  # the kernel's own limit of a send buffer
-    start = min(window, 16384)
+    """Socket buffers in which `window_bytes` of data are in flight."""
+    window = int(_same(scenario, "window_bytes", _WINDOW_BYTES))
+    buffer = min(math.ceil(window / _DATA_SHARE), _MOST_BUFFER_BYTES)
     return {
-        "net.ipv4.tcp_wmem": f"4096 {start} {window}",
-        "net.ipv4.tcp_rmem": f"4096 131072 {max(2 * window, 262144)}",
+        "net.ipv4.tcp_wmem": f"4096 {min(buffer, 16384)} {buffer}",
+        "net.ipv4.tcp_rmem": f"4096 131072 {min(max(3 * window, 262144), _MOST_BUFFER_BYTES)}",
     }
 
 

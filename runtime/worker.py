@@ -6,12 +6,11 @@ import json
 import os
 import sys
 import threading
-import traceback
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TextIO
 
-from geosim.errors import GeosimError
+from runtime.ending import lost_connection, told
 
 
 @dataclass(frozen=True)
@@ -50,13 +49,8 @@ def main() -> None:
     status = 0
     try:
         emit({"event": "result", "figures": _run(Post(**order["post"]), order["job"], emit)})
-    except GeosimError as error:
-        status = error.exit_status
-        emit({"event": "error", "message": str(error), "status": status, "follows": _follows(error)})
     except Exception as error:
-        status = 1
-        traceback.print_exc()
-        line = (str(error).strip() or type(error).__name__).split("\n")[0][:300]
+        line, status = told(error)
         emit({"event": "error", "message": line, "status": status, "follows": _follows(error)})
     # Threads of groups that failed may never join, so the interpreter's own farewell is skipped.
     events.flush()
@@ -93,8 +87,7 @@ def _follows(error: BaseException) -> bool:
     """Whether an error tells of another process's end and not of its own cause."""
     from runtime.transfer import PeerLost
 
-    text = str(error)
-    return isinstance(error, PeerLost) or "onnection closed by peer" in text or "onnection reset" in text
+    return isinstance(error, PeerLost) or lost_connection(str(error))
 
 
 def _end_with_parent(stream: TextIO) -> None:

@@ -45,7 +45,10 @@ def _buckets(workload: Workload) -> Buckets:
 
 @lru_cache(maxsize=64)
 def base_sites(scenario: Scenario, local: bool, calibration: Calibration) -> tuple[SitePlan, ...]:
-    """What the sites do in a step, whatever travels between them."""
+    """What the sites do in a step, whatever travels between them.
+
+    `local`: each step ends with the optimizer's, else with adding to the accumulator.
+    """
     work = scenario.workload
     numel = _table(work).numel
     out = []
@@ -61,7 +64,7 @@ def base_sites(scenario: Scenario, local: bool, calibration: Calibration) -> tup
             )
         rate = codec_cost.rates(SyncPolicy().codec, site.accelerator, calibration)
         per_element = rate.optimizer_s_per_element if local else rate.accumulate_s_per_element
-        update = calibration.update_s
+        update = calibration.optimizer_s if local else calibration.accumulate_s
         if update is None:
             update = _held(numel, site) * per_element
         out.append(
@@ -141,7 +144,7 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
         UsageError: if two sites that have to talk have no link, or the policy does not fit the model.
     """
     known = calibration or Calibration()
-    sites = base_sites(scenario, isinstance(policy.update, Local), known)
+    sites = base_sites(scenario, policy.is_flat or isinstance(policy.update, Local), known)
     routes = make_routes(policy.topology, tuple(site.name for site in scenario.sites))
     links = _links(scenario, policy, routes)
     problem = partial(
@@ -203,6 +206,7 @@ def _fragment(
 ) -> FragmentPlan:
     policy = layout.policy
     numel = layout.fragment_numel(index)
+    total = _table(scenario.workload).numel
     share = -(-numel // layout.shards)
     rows: list[tuple[float, float, float, float]] = []
     for site in scenario.sites:
@@ -214,13 +218,15 @@ def _fragment(
             gather = 4.0 * numel * calibration.gather_s_per_byte
         else:
             gather = float(collective.site_all_gather(4.0 * numel, site, layout.shards))
-        outer = calibration.outer_s
-        if outer is None:
-            accumulate = isinstance(policy.update, Accumulate)
-            outer = _held(numel, site) * (
+        accumulate = isinstance(policy.update, Accumulate)
+        whole = calibration.optimizer_s if accumulate else calibration.outer_s
+        if whole is None:
+            apply = _held(numel, site) * (
                 rate.optimizer_s_per_element if accumulate else rate.outer_s_per_element
             )
-        rows.append((encode, decode, gather, outer))
+        else:
+            apply = whole * numel / total
+        rows.append((encode, decode, gather, apply))
     encode_s, decode_s, gather_s, apply_s = zip(*rows, strict=True)
     flows = layout.shards * _streams_used(policy, payload_bytes / layout.shards)
     return FragmentPlan(payload_bytes, flows, encode_s, decode_s, gather_s, apply_s)

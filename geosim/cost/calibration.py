@@ -17,8 +17,10 @@ class Calibration(Spec):
     Attributes:
         step_overhead_s: what a step takes beyond compute, collective and update (data, Python), seconds.
         site_collective_s: exposed part of the gradient all-reduce inside a site, seconds a step.
-        update_s: what a local optimizer step, or adding to the accumulator, takes, seconds a step.
-        outer_s: the optimizer step at a window's end (accumulate) or the outer step (local), seconds.
+        accumulate_s: adding a step's gradients to the accumulator, seconds.
+        optimizer_s: an optimizer step on the whole model: at a window's end (accumulate), in every step
+            (local, and plain data parallelism), seconds.
+        outer_s: the outer step on the whole model (local), seconds.
         flag_s: agreement on "not finite" inside a site before a send, seconds.
         encode_s_per_element: selecting, quantizing and residual, seconds an element that a WAN rank owns.
         decode_s_per_value: reading and adding, seconds a value received.
@@ -31,7 +33,8 @@ class Calibration(Spec):
 
     step_overhead_s: Time = 0.0
     site_collective_s: Time | None = None
-    update_s: Time | None = None
+    accumulate_s: Time | None = None
+    optimizer_s: Time | None = None
     outer_s: Time | None = None
     flag_s: Time | None = None
     encode_s_per_element: Cost | None = None

@@ -138,7 +138,7 @@ def window_after(window: Any, size_bytes: Any, limit: Any) -> Any:
     Slow start adds what is acknowledged, while the window is less than twice the most that was in flight at
     once (Linux, `tcp_is_cwnd_limited`): of bursts of 1, 2, 4, ... windows the last full one or the rest.
     """
-    window, size = np.asarray(window, float), np.asarray(size_bytes, float)
+    window, size = np.maximum(np.asarray(window, float), 1.0), np.asarray(size_bytes, float)
     full = np.maximum(np.ceil(np.log2(size / window + 1)) - 1, 0.0)
     rest = size - window * (np.exp2(full) - 1)
     largest = np.maximum(np.where(full > 0, window * np.exp2(full - 1), 0.0), rest)

@@ -114,9 +114,10 @@ def wire_bytes(coded: Sequence[int], plain: Sequence[int], codec: Codec) -> int:
 def check_codec(codec: Codec) -> None:
     """Refuse combinations that cannot mean anything.
 
+    A residual with nothing lossy to feed back is harmless and allowed.
+
     Raises:
-        UsageError: a decayed residual with nothing lossy to feed back is harmless and allowed; random-k
-            without a residual would lose what it does not draw and is refused.
+        UsageError: random-k without a residual, which would lose what it does not draw.
     """
     if (
         isinstance(codec.select, RandomK)

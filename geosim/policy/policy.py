@@ -115,6 +115,23 @@ def _check_flat(policy: SyncPolicy) -> None:
     for field, fine, want in wrong:
         if not fine:
             raise UsageError(f"{field}: topology 'flat-ring' is plain data parallelism and needs {want}")
+    for field, value, default in _without_effect(policy):
+        if value != default:
+            raise UsageError(f"{field}: has no effect with topology 'flat-ring': leave it out")
+
+
+def _without_effect(policy: SyncPolicy) -> list[tuple[str, object, object]]:
+    """Fields that plain data parallelism does not read, as (path, value, default); clipping it does."""
+    codec, plain = policy.codec, Codec()
+    return [
+        ("codec.small_below", codec.small_below_bytes, plain.small_below_bytes),
+        ("codec.small_dtype", codec.small_dtype, plain.small_dtype),
+        ("order", policy.order, "largest-first"),
+        ("streams", policy.streams, 1),
+        ("chunk", policy.chunk_bytes, None),
+        ("shards", policy.shards, None),
+        ("seed", policy.seed, 0),
+    ]
 
 
 def policy_from_dict(data: Any, where: str = "policy") -> SyncPolicy:

@@ -10,7 +10,7 @@ from geosim.spec import Bytes, BytesPerSecond, Seconds, Spec, not_negative, posi
 
 
 class TracePoint(Spec):
-    """From `at_s` on, the link has this bandwidth (both directions)."""
+    """From `at_s` on, the link has this bandwidth; the way back has it in proportion to its own."""
 
     at_s: Annotated[Seconds, AfterValidator(not_negative)]
     bandwidth_bytes_per_s: Annotated[BytesPerSecond, AfterValidator(positive)]
@@ -28,9 +28,10 @@ class WanLink(Spec):
         loss: probability that a packet is lost.
         queue_bytes: what the bottleneck buffers before it drops; None: the bandwidth-delay product, at least
             256 KiB.
-        trace: bandwidth over time, repeated from its last point on.
+        trace: bandwidth over time, from the first step on; its last point holds.
         congestion_control: of the TCP flows.
-        window_bytes: the most one TCP flow has in flight (socket buffers).
+        window_bytes: the most bytes of data that one TCP flow has in flight. A socket buffer of W bytes holds
+            some 0.69 W of data, as the kernel counts its own bookkeeping in it.
         initial_window_bytes: what a fresh or long idle flow may send at once (RFC 6928: 10 segments).
         mtu_bytes: of the path.
     """

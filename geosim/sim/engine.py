@@ -8,7 +8,7 @@ a time, in order, as the runtime's background thread does: the wire, then decodi
 from collections import deque
 from collections.abc import Generator
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import simpy
@@ -22,6 +22,7 @@ from geosim.sim.jitter import SiteJitter
 from geosim.sim.record import PARTS, Record, Tracer
 
 Steps = Generator[simpy.Event, Any, None]
+Headers = list[tuple[int, int]]
 Key = tuple[int, int]
 
 
@@ -52,7 +53,6 @@ class Engine:
         self._results: list[dict[Key, simpy.Event]] = [{} for _ in range(sites)]
         self._jobs: list[deque[Key]] = [deque() for _ in range(sites)]
         self._bells = [self.env.event() for _ in range(sites)]
-        self._headers: list[dict[Key, tuple[int, int]]] = [{} for _ in range(sites)]
         self._last_exchange_s = [0.0] * sites
         self._warm_sites = 0
         self._counted: dict[int, dict[str, float]] = {}
@@ -87,7 +87,7 @@ class Engine:
         done = 0
         for cycle in count():
             state, events = next_cycle(state, plan, interval)
-            applied: Key | None = None
+            headers: Headers = []
             for event in events:
                 if event.step > done:
                     yield from self._compute(m, event.step - done)
@@ -97,18 +97,14 @@ class Engine:
                     yield from self._spend(m, "encode", self.problem.fragments[key[0]].encode_s[m], key)
                     self._hand_over(m, key)
                 else:
-                    yield from self._apply(m, key)
-                    applied = key
+                    headers = yield from self._apply(m, key)
             if state.step > done:
                 yield from self._compute(m, state.step - done)
                 done = state.step
             self._close(m, cycle, state.step)
-            if applied is not None and not isinstance(adapt, Fixed):
-                headers = [self._headers[peer][applied] for peer in range(len(self.problem.sites))]
-                if all(exchange for exchange, _ in headers):
-                    interval = next_interval(
-                        adapt, interval, [h[0] for h in headers], [h[1] for h in headers]
-                    )
+            adapts = headers and not isinstance(adapt, Fixed)
+            if adapts and all(exchange for exchange, _ in headers):
+                interval = next_interval(adapt, interval, [h[0] for h in headers], [h[1] for h in headers])
 
     def _close(self, m: int, cycle: int, step: int) -> None:
         """A site is through with a cycle. What counts runs from the slowest's warm-up to its last window."""
@@ -154,13 +150,13 @@ class Engine:
 
     def _hand_over(self, m: int, key: Key) -> None:
         step_us = round(self.problem.sites[m].step_s * 1e6)
-        self._headers[m][key] = (round(self._last_exchange_s[m] * 1e6), step_us)
+        self._exchange(key).headers[m] = (round(self._last_exchange_s[m] * 1e6), step_us)
         self._results[m][key] = self.env.event()
         self._jobs[m].append(key)
         if not self._bells[m].triggered:
             self._bells[m].succeed()
 
-    def _apply(self, m: int, key: Key) -> Steps:
+    def _apply(self, m: int, key: Key) -> Generator[simpy.Event, Any, Headers]:
         fragment, now = self.problem.fragments[key[0]], self.env.now
         result = self._results[m][key]
         if not result.processed:
@@ -172,6 +168,7 @@ class Engine:
             self.tracer.span(self.problem.sites[m].name, "train", f"wait {_name(key)}", now, self.env.now)
         yield from self._spend(m, "gather", fragment.gather_s[m], key)
         yield from self._spend(m, "apply", fragment.apply_s[m], key)
+        return cast(Headers, result.value)
 
     def _exchange(self, key: Key) -> Exchange:
         if key not in self._exchanges:
@@ -200,7 +197,7 @@ class Engine:
                 self.exchange_s.append(env.now - began)
             if self.tracer is not None:
                 self.tracer.span(site.name, "exchange", _name(key), began, env.now)
-            self._results[m][key].succeed()
+            self._results[m][key].succeed(exchange.headers)
 
 
 def _name(key: Key) -> str:

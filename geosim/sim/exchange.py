@@ -106,7 +106,11 @@ class Wan:
 
 
 class Exchange:
-    """One fragment's round."""
+    """One fragment's round.
+
+    `headers`: what each site's header carries for `adapt`, complete once any site is through: its last
+    exchange and its step, in whole microseconds.
+    """
 
     def __init__(self, wan: Wan, fragment: int, name: str) -> None:
         routes, sites = wan.problem.routes, len(wan.problem.sites)
@@ -115,6 +119,7 @@ class Exchange:
         self.plan = wan.problem.fragments[fragment]
         self.done = [wan.env.event() for _ in range(sites)]
         self.readers = sites
+        self.headers = [(0, 0)] * sites
         self._entered = [0.0] * sites
         self._missing = [2 + len(t.needs) for t in routes]
         self._ready = [0.0] * len(routes)

@@ -97,4 +97,7 @@ class LocalRule(Rule):
 
 
 def _finite(gradients: Sequence[Tensor]) -> bool:
-    return bool(torch.isfinite(torch.stack(torch._foreach_norm(list(gradients)))).all().item())
+    """Whether every value is; a norm that is finite says so at once, one that is not may have overflowed."""
+    if bool(torch.isfinite(torch.stack(torch._foreach_norm(list(gradients)))).all().item()):
+        return True
+    return all(bool(torch.isfinite(gradient).all().item()) for gradient in gradients)

@@ -163,7 +163,8 @@ def test_a_calibration_survives_yaml(tmp_path):
 def test_calibrated_values_reach_the_problem():
     known = Calibration(
         step_overhead_s=0.01,
-        update_s=0.02,
+        accumulate_s=0.02,
+        optimizer_s=0.06,
         site_collective_s=0.03,
         outer_s=0.04,
         flag_s=0.05,
@@ -174,11 +175,43 @@ def test_calibrated_values_reach_the_problem():
     site, fragment = problem.sites[0], problem.fragments[0]
     assert site.update_s == pytest.approx(0.03)
     assert site.collective_s == 0.03
-    assert fragment.apply_s == (0.04, 0.04)
+    assert fragment.apply_s == (0.06, 0.06)
     assert fragment.encode_s[0] > 0.05
     numel = scenario.workload.model.param_table().numel
     assert fragment.gather_s[0] == pytest.approx(4e-9 * numel)
-    assert problem.colocated_step_s == pytest.approx(0.25 + 0.03 + 0.03)
+    # In one room every step ends with the optimizer's, not with adding to an accumulator.
+    assert problem.colocated_step_s == pytest.approx(0.25 + 0.03 + 0.07)
+    flat = build(scenario, load_policy("ddp"), known)
+    assert flat.sites[0].update_s == pytest.approx(0.07)
+    assert flat.colocated_step_s == problem.colocated_step_s
+    local = build(scenario, load_policy("local-sgd"), known)
+    assert local.sites[0].update_s == pytest.approx(0.07)
+    assert local.fragments[0].apply_s == (0.04, 0.04)
+
+
+def test_fragments_share_the_calibrated_outer_step():
+    rule = load_policy(
+        "local-sgd", {"interval": 8, "overlap": {"kind": "streaming", "fragments": 4, "steps": 1}}
+    )
+    problem = build(load_scenario("laptop"), rule, Calibration(outer_s=0.04))
+    assert len(problem.fragments) == 4
+    assert sum(fragment.apply_s[0] for fragment in problem.fragments) == pytest.approx(0.04)
+
+
+def test_plain_data_parallelism_pays_the_optimizer_uncalibrated_too():
+    scenario = load_scenario("laptop")
+    flat, local = (build(scenario, load_policy(name)) for name in ("ddp", "local-sgd"))
+    assert flat.sites[0].update_s == local.sites[0].update_s
+
+
+def test_a_trace_gives_the_way_back_its_bandwidth_in_proportion():
+    """As the runtime's emulated links do (`runtime.wan.start_traces`)."""
+    changes = {"wan.0.back_bandwidth": "10 Mbit/s", "wan.0.trace": [{"at": "0 s", "bandwidth": "8 Mbit/s"}]}
+    problem = build(load_scenario("laptop", changes), load_policy("local-sgd"))
+    assert {link.name: link.trace for link in problem.links} == {
+        "east->west": ((0.0, 1e6),),
+        "west->east": ((0.0, 1e5),),
+    }
 
 
 def deliver(routes, sites):

@@ -11,6 +11,7 @@ from geosim.cost.transport import (
     payload_share,
     send_time,
     time_for,
+    two_way_share,
     window_after,
     window_restart,
     wire_bytes,
@@ -117,3 +118,53 @@ def test_loss_bounds_the_window_as_published() -> None:
         assert window == pytest.approx(packets, rel=0.03)
     assert loss_window(1e-2, 0.1, 1500, "reno") / 1448 == pytest.approx(12, rel=0.03)
     assert loss_window(1e-2, 0.1, 1500, "bbr") == float("inf")
+
+
+def test_the_default_window_is_what_one_flow_gets_of_a_long_fat_path() -> None:
+    """Linux lets a socket buffer about 4 MiB unless told otherwise: 23 MB/s of 125 at 180 ms."""
+    link = wan(125e6, 0.18)
+    size = 2e9
+    assert wire_bytes(size, link) / time_for(size, link, "a") * payload_share(1500) == pytest.approx(
+        4 * 1024**2 / 0.18, rel=0.02
+    )
+
+
+@given(st.floats(1.0, 1e9), st.floats(1.0, 1e9), st.floats(1.0, 10.0))
+def test_a_deeper_queue_never_lowers_the_two_way_share(full: float, queue: float, deeper: float) -> None:
+    share = two_way_share(full, queue)
+    assert 0.7 <= share <= 1
+    assert two_way_share(full, queue * deeper) >= share
+
+
+def test_the_two_way_share_at_its_ends() -> None:
+    assert two_way_share(1e6, float("inf")) == 1
+    assert two_way_share(1e6, 1e6) == pytest.approx(0.7)
+    assert make_path(wan(queue_bytes=12.5e6 * 0.04), "a", two_way=True).stream_share == pytest.approx(0.7)
+    assert make_path(wan(queue_bytes=1.0), "a", two_way=False).stream_share == 1
+    assert make_path(wan(congestion_control="bbr"), "a", two_way=True).stream_share == 1
+
+
+def largest_burst(window: float, size: float) -> float:
+    """The most in flight at once in slow start, as a loop: a naive oracle."""
+    burst, largest = window, 0.0
+    while size > 0:
+        largest = max(largest, min(burst, size))
+        size -= burst
+        burst *= 2
+    return largest
+
+
+@given(st.floats(1e3, 1e7), SIZES, st.floats(1.0, 1e4))
+def test_a_window_never_passes_twice_the_largest_burst(window: float, size: float, factor: float) -> None:
+    limit = window * factor
+    after = float(window_after(window, size, limit))
+    assert window <= after <= limit * (1 + 1e-12)
+    assert after <= max(window, 2 * largest_burst(window, size)) * (1 + 1e-6)
+
+
+@given(st.floats(1e3, 1e7), SIZES, st.floats(1.0, 100.0), st.floats(1.0, 1e4))
+def test_more_bytes_never_leave_a_smaller_window(
+    window: float, size: float, more: float, factor: float
+) -> None:
+    limit = window * factor
+    assert window_after(window, size * more, limit) >= window_after(window, size, limit) * (1 - 1e-9)

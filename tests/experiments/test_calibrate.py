@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.calibrate import INTERVAL, calibrate
+from experiments.calibrate import INTERVAL, calibrate, constants
 from geosim.policy import load_policy
 from geosim.scenario import load_scenario
 from geosim.sim import simulate
@@ -20,6 +20,17 @@ def test_the_step_time_is_the_declared_one(measured) -> None:
     assert measured.scenario.workload.step_time_s == measured.run["parts"]["compute"]
     assert measured.run["parts"]["compute"] >= 0.05
     assert measured.run["paced"]
+
+
+def test_each_update_rule_measures_its_own_parts(measured) -> None:
+    known, run = measured.calibration, measured.run
+    assert known.accumulate_s == run["parts_inside"]["apply"]
+    assert known.optimizer_s == run["parts_of_window"]["apply"]
+    assert known.outer_s is None
+    local = constants(measured.scenario, load_policy("local-sgd"), run)
+    assert local.accumulate_s is None
+    assert local.optimizer_s == run["parts_inside"]["apply"]
+    assert local.outer_s == run["parts_of_window"]["apply"]
 
 
 def test_the_simulator_gives_the_calibration_run_back(measured) -> None:

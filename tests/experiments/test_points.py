@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from experiments import points, predicted_vs_measured
 from experiments.points import FLAT, GRID, Point
 from experiments.predicted_vs_measured import summarize
 from geosim.scenario import load_scenario
@@ -22,6 +23,41 @@ def test_the_grid_has_points_of_every_kind() -> None:
     for point in GRID:
         assert point.policy().interval == point.interval
         assert point.scenario(base).wan[0].congestion_control == point.congestion_control
+
+
+def test_results_are_written_after_every_point(tmp_path, monkeypatch) -> None:
+    done = 0
+
+    def point(*_: object, **__: object) -> dict[str, object]:
+        nonlocal done
+        if done == 2:
+            raise KeyboardInterrupt
+        done += 1
+        return row
+
+    row = {
+        "step_error": 0.1, "exposed_error": 0.1, "exposed_share": 0.5, "policy": "p", "bandwidth": "1 Gbit/s",
+        "rtt": "1 ms", "step_predicted_s": 1.1, "step_measured_s": 1.0,
+    }  # fmt: skip
+    monkeypatch.setattr(predicted_vs_measured, "run_point", point)
+    monkeypatch.setattr("sys.argv", ["x", "--out", str(tmp_path / "a" / "b")])
+    with pytest.raises(SystemExit) as left:
+        predicted_vs_measured.main()
+    assert left.value.code == 130
+    report = json.loads((tmp_path / "a" / "b" / "results.json").read_text())
+    assert report["points"] == [row, row]
+    assert report["summary"]["points"] == 2
+
+
+def test_help_says_what_is_not_named() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    words = " ".join(done.stdout.split())
+    for default in ("K = 4", "1 % int8", "blocking", "50 Mbit/s", "40 ms"):
+        assert default in words
+    one = points.ONE
+    assert (one.interval, one.ratio, one.bits, one.overlap) == (4, 0.01, "int8", "blocking")
+    assert (one.bandwidth, one.rtt) == ("50 Mbit/s", "40 ms")
 
 
 def test_errors_are_relative_to_the_measurement() -> None:
@@ -46,6 +82,13 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["--bandwidth", "10"], "10 Gbit/s"),
         (["--interval", "0"], "interval"),
         (["--windows", "2"], "--windows 2"),
+        (["--windows", "few"], "--windows"),
+        (["--ratio", "abc"], "--ratio"),
+        (["--overlap", "flat", "--ratio", "0.1"], "--ratio"),
+        (["--pace", "5"], "--pace"),
+        (["--pace", "-5 ms"], "--pace -5 ms"),
+        (["--out", __file__], "--out"),
+        (["--out", "/proc/self"], "--out /proc/self"),
         (["--scenario", "laptopp"], "laptop"),
     ],
 )

@@ -292,6 +292,13 @@ REFUSED = [
     ({"topology": "flat-ring", "overlap": "delayed"}, "overlap: topology 'flat-ring'"),
     ({"topology": "flat-ring", "groups": [{"share": 1}]}, "overlap: topology 'flat-ring'"),
     ({"topology": "flat-ring", "adapt": "hide-exchange"}, "adapt: topology 'flat-ring'"),
+    ({"topology": "flat-ring", "codec": {"small_below": "1 kB"}}, "codec.small_below: has no effect"),
+    ({"topology": "flat-ring", "codec": {"small_dtype": "bf16"}}, "codec.small_dtype: has no effect"),
+    ({"topology": "flat-ring", "order": "model"}, "order: has no effect with topology 'flat-ring'"),
+    ({"topology": "flat-ring", "streams": 4}, "streams: has no effect"),
+    ({"topology": "flat-ring", "chunk": "1 MiB"}, "chunk: has no effect"),
+    ({"topology": "flat-ring", "shards": 2}, "shards: has no effect"),
+    ({"topology": "flat-ring", "seed": 1}, "seed: has no effect"),
 ]
 
 
@@ -309,6 +316,8 @@ def test_what_only_looks_wrong_is_allowed():
     shares = (0.1, 0.7, 0.2)
     policy_from_dict({"groups": [{"share": s} for s in shares]})
     policy_from_dict({"groups": [{"share": 1 / 3}] * 3})
+    # Clipping is plain data parallelism's too.
+    policy_from_dict({"topology": "flat-ring", "max_grad_norm": 1.0})
     policy_from_dict({"codec": {"select": {"kind": "randomk", "ratio": 1}}})
     policy_from_dict({"update": "local", "overlap": {"kind": "streaming", "steps": 0}, "interval": 1})
 

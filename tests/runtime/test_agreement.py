@@ -7,6 +7,9 @@ import torch
 from geo_cases import inner_for, make_policy, network
 
 from geosim.errors import RunError, UsageError
+from geosim.policy import load_policy
+from geosim.scenario import load_scenario
+from runtime.job import Job
 from runtime.optimizer import GeoOptimizer
 from runtime.rendezvous import Address
 from runtime.sites import Sites
@@ -55,6 +58,46 @@ def test_a_site_that_never_comes(pool):
 def test_a_host_that_never_comes(pool):
     errors = pool.errors(build, ranks=1, absent=("east",), odd=None, timeout_s=1.0)
     assert "waited 1 s for site 'east'" in str(errors[0][0])
+
+
+def leave_or_wait(sites):
+    """The site that hosts the store goes without a word; the other one waits for it."""
+    if sites.name == "west":
+        sites.agree({"step": 0}, shards=1)
+    time.sleep(0.5)
+
+
+def test_a_rendezvous_that_closes_is_no_timeout(pool):
+    begin = time.monotonic()
+    error = pool.errors(leave_or_wait, ranks=1, timeout_s=15.0)[1][0]
+    assert time.monotonic() - begin < 8
+    assert isinstance(error, RunError)
+    assert "the rendezvous closed after " in str(error)
+    assert "why site 'east', which hosts it, stopped" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"lr": 0.1}, "disagree on --lr: "),
+        ({"steps": 8}, "disagree on --steps: "),
+        ({"seed": 1}, "disagree on --seed: "),
+        ({"workload.batch_per_accelerator": 3}, "disagree on the workload"),
+    ],
+)
+def test_what_a_site_is_told_is_agreed(pool, changes, words):
+    for site in pool.errors(compare_jobs, ranks=1, changes=changes):
+        assert isinstance(site[0], RunError)
+        assert words in str(site[0])
+
+
+def compare_jobs(sites, *, changes):
+    """Agree on a job that differs at `west`."""
+    mine = changes if sites.name == "west" else {}
+    scenario = {name: value for name, value in mine.items() if "." in name}
+    rest = {name: value for name, value in mine.items() if "." not in name}
+    job = Job(load_scenario("laptop", scenario), load_policy("ddp"), **({"steps": 4} | rest))
+    sites.agree(job.facts(), shards=1)
 
 
 @pytest.mark.parametrize("text", ["here", ":29600", "here:", "here:port", "here:99999"])

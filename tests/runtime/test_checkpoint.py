@@ -6,9 +6,10 @@ import pytest
 import torch
 from geo_cases import average, backward, flat_parameters, inner_for, make_policy, network, plan, share_of
 
-from geosim.errors import UsageError
+from geosim.errors import RunError, UsageError
 from runtime import checkpoint
 from runtime.optimizer import GeoOptimizer
+from runtime.sites import Sites
 
 SPARSE = {"codec": {"select": {"kind": "topk", "ratio": 0.2}, "quantize": "int8", "residual": "feedback"}}
 DILOCO = {"update": {"kind": "local", "outer": {"kind": "momentum", "lr": 0.7, "momentum": 0.9}}}
@@ -33,7 +34,7 @@ def run(sites, *, policy, begin, end, folder, save_at=(), resume=None, fault=Non
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1 / (1 + n))
     parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
     if resume is not None:
-        assert checkpoint.load(Path(folder) / str(resume), sites.name, sites.rank, **parts) == begin
+        assert checkpoint.load(Path(folder) / str(resume), sites, **parts) == begin
     for step in range(begin, end):
         start, count = share_of(sites, step, counts)
         backward(model, step, count, start)
@@ -43,7 +44,7 @@ def run(sites, *, policy, begin, end, folder, save_at=(), resume=None, fault=Non
         optimizer.step()
         scheduler.step()
         if step + 1 in save_at:
-            checkpoint.save(Path(folder) / str(step + 1), sites.name, sites.rank, step=step + 1, **parts)
+            checkpoint.save(Path(folder) / str(step + 1), sites, step=step + 1, **parts)
     optimizer.finish()
     out = flat_parameters(model), optimizer.engine.chain, optimizer.skipped_rounds, scheduler.get_last_lr()
     optimizer.close()
@@ -71,7 +72,7 @@ def test_files_that_do_not_fit_are_refused(pool, tmp_path):
     pool.run(run, policy=policy, begin=0, end=4, folder=folder, save_at=(2, 4))
     other = pool.errors(run, policy=policy | {"interval": 4}, begin=2, end=4, folder=folder, resume=2)
     missing = pool.errors(run, policy=policy, begin=6, end=8, folder=folder, resume=6)
-    for errors, words in ((other, "model and policy"), (missing, "cannot read")):
+    for errors, words in ((other, "model and policy"), (missing, "no step that all ranks have saved")):
         for site in errors:
             for error in site:
                 assert isinstance(error, UsageError)
@@ -79,11 +80,91 @@ def test_files_that_do_not_fit_are_refused(pool, tmp_path):
                 assert "\n" not in str(error)
 
 
-def test_a_file_that_is_none_is_refused(tmp_path):
-    target = checkpoint.path_of(tmp_path, "east", 0)
-    target.write_bytes(b"nonsense")
+def parts_of(sites, policy=None, lr=0.1):
+    """Model, optimizer and scheduler; with a policy, a GeoOptimizer."""
     model = network()
-    optimizer = inner_for("sgd", model, 0.1)
+    optimizer = inner_for("sgd", model, lr)
+    if policy is not None:
+        optimizer = GeoOptimizer(optimizer, make_policy(policy), sites, timeout_s=15)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1.0)
+    return {"model": model, "optimizer": optimizer, "scheduler": scheduler}
+
+
+def test_a_file_that_is_none_is_refused(tmp_path):
+    sites = Sites(["east"], "east", None)
+    checkpoint.path_of(tmp_path, "east", 0, 3).write_bytes(b"nonsense")
     with pytest.raises(UsageError, match="no checkpoint"):
-        checkpoint.load(tmp_path, "east", 0, model=model, optimizer=optimizer, scheduler=scheduler)
+        checkpoint.load(tmp_path, sites, **parts_of(sites))
+
+
+def save_often(sites, *, folder, steps, dies=None, flat=False):
+    """Save after every step; `dies`: (site, rank, step) that is gone before its file of that step stands."""
+    parts = parts_of(sites, None if flat else {"interval": 1})
+    for step in range(1, steps + 1):
+        backward(parts["model"], step, 8, 8 * sites.index)
+        average(parts["model"], sites)
+        parts["optimizer"].step()
+        if dies == (sites.name, sites.rank, step):
+            break
+        checkpoint.save(Path(folder), sites, step=step, **parts)
+    if not flat:
+        parts["optimizer"].close()
+
+
+def take_up(sites, *, folder, flat=False):
+    """The step that a resume goes on from."""
+    parts = parts_of(sites, None if flat else {"interval": 1})
+    step = checkpoint.load(Path(folder), sites, **parts)
+    if not flat:
+        parts["optimizer"].close()
+    return step
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("late", [("west", 1, 5), ("east", 0, 5)])
+def test_a_run_killed_between_two_saves_resumes_from_the_last_whole_one(pool, tmp_path, late, flat):
+    pool.run(save_often, folder=str(tmp_path), steps=5, dies=late, flat=flat)
+    assert checkpoint.steps_of(tmp_path, "west", 0)[-1] == 5
+    assert checkpoint.steps_of(tmp_path, late[0], late[1])[-1] == 4
+    assert pool.run(take_up, folder=str(tmp_path), flat=flat) == [[4, 4], [4, 4]]
+
+
+def test_old_files_go(pool, tmp_path):
+    pool.run(save_often, folder=str(tmp_path), steps=6)
+    for site in ("east", "west"):
+        for rank in (0, 1):
+            held = checkpoint.steps_of(tmp_path, site, rank)
+            assert held[-2:] == [5, 6]
+            assert len(held) <= 4  # a rank may be a step or two ahead of the slowest
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_no_common_step_is_said_at_every_rank(pool, tmp_path):
+    for i, (site, rank) in enumerate((s, r) for s in ("east", "west") for r in (0, 1)):
+        checkpoint.path_of(tmp_path, site, rank, 10 + i).write_bytes(b"")
+    for site in pool.errors(take_up, folder=str(tmp_path)):
+        for error in site:
+            assert isinstance(error, UsageError)
+            assert "no step that all ranks have saved: site 'east' rank 0 has 10; " in str(error)
+            assert "\n" not in str(error)
+
+
+def mixed(sites, *, folder):
+    """Load what a user's own loop has mixed up: one rank's state is another step's."""
+    parts = parts_of(sites, {"interval": 1})
+    states = []
+    for step in range(2):
+        backward(parts["model"], step, 8, 8 * sites.index)
+        average(parts["model"], sites)
+        parts["optimizer"].step()
+        states.append(parts["optimizer"].state_dict())
+    parts["optimizer"].load_state_dict(states[0 if sites.rank == 1 else 1])
+
+
+def test_ranks_of_one_site_at_different_steps_are_refused(pool, tmp_path):
+    """Rank 1 of both sites stands at step 1, rank 0 of both at step 2."""
+    for site in pool.errors(mixed, folder=str(tmp_path)):
+        for error in site:
+            assert isinstance(error, RunError)
+            assert "of site" in str(error)
+            assert "disagree on the step they stand at" in str(error)

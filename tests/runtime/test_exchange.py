@@ -1,6 +1,11 @@
 """What goes wrong between sites is one line that names the peer and the round; and how payloads are cut."""
 
+import os
+import socket
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -40,9 +45,15 @@ def misbehave(sites, *, how):
                 raise RuntimeError("west was away")
             if how == "chain":
                 engine.chain = b"\x01" * 8
+            if how == "lr":
+                geo.param_groups[0]["lr"] *= 1.001
             if how == "corrupt":
                 engine._codecs[0].seal = damaging(engine._codecs[0].seal)
         geo.step()
+    if odd and how == "final":
+        with torch.no_grad():
+            next(model.parameters()).view(-1)[0] += 1
+    geo.finish()
     geo.close()
 
 
@@ -51,6 +62,8 @@ def misbehave(sites, *, how):
     [
         ("silent", PeerLost, "site 'west' sent nothing for too long in round 1"),
         ("chain", RunError, "have diverged at round 1"),
+        ("lr", RunError, "have diverged at round 1: their results, or their optimizers' settings"),
+        ("final", RunError, "disagree on the parameters they have ended with"),
         ("corrupt", PayloadError, "site 'west': payload from site 1, round 1: checksum does not match"),
         ("tokens", RunError, "site 'west', round 1: its window had 9 tokens and the batch plan says 8"),
     ],
@@ -75,3 +88,78 @@ def test_slices_cover_a_payload_once(size, streams, chunk):
     assert (covered == 1).all()
     assert {piece.stream for piece in cut} == set(range(min(streams, len(cut))))
     assert max(piece.stop - piece.start for piece in cut) <= (chunk or -(-size // streams))
+
+
+def timings(sites):
+    """What the headers of three rounds of two steps say; rank 1 of `west` computes for longer."""
+    model = network()
+    geo = GeoOptimizer(inner_for("sgd", model, 0.1), make_policy({"interval": 2}), sites, timeout_s=15)
+    said = []
+    seal = geo.engine._codecs[0].seal
+
+    def listen(out, *args, **options):
+        said.append((options["exchange_us"], options["step_us"]))
+        seal(out, *args, **options)
+
+    geo.engine._codecs[0].seal = listen
+    for step in range(6):
+        backward(model, step, 8, 8 * sites.index)
+        average(model, sites)
+        if sites.name == "west" and sites.rank == 1:
+            time.sleep(0.1)
+        geo.step()
+    geo.finish()
+    geo.close()
+    return said
+
+
+def test_headers_carry_the_sites_longest_exchange_and_mean_computation(pool):
+    results = pool.run(timings)
+    assert [said[0][0] for site in results for said in site] == [0] * 4
+    for site in results:
+        assert site[0] == site[1]  # both ranks say what is the site's
+        assert all(exchange > 0 for exchange, _ in site[0][1:])
+    # A mean over the steps; east's ranks do not wait for west while they compute.
+    assert all(100_000 <= step < 200_000 for _, step in results[1][0])
+    assert all(step < 100_000 for _, step in results[0][0])
+
+
+LONELY = """
+import os, sys, time
+import torch
+from runtime import GeoOptimizer, Sites
+from geosim.policy import SyncPolicy
+torch.set_num_threads(1)
+site, port = sys.argv[1:]
+sites = Sites.connect(["east", "west"], site, f"127.0.0.1:{port}")
+weight = torch.nn.Parameter(torch.ones(1000))
+geo = GeoOptimizer(torch.optim.SGD([weight], lr=0.1), SyncPolicy(), sites, timeout_s=30)
+try:
+    for step in range(50):
+        if site == "west" and step == 3:
+            time.sleep(0.3)
+            print(time.monotonic(), flush=True)
+            os._exit(9)
+        weight.grad = torch.ones_like(weight)
+        geo.step()
+except Exception as error:
+    print(time.monotonic(), type(error).__name__, error, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_dead_peer_fails_the_exchange_at_once():
+    """Some 0.2 s of gloo's, whatever the timeout; the bound leaves room for a busy machine."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    environment = os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONPATH": str(Path(__file__).parents[2])}
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", LONELY, site, port], stdout=subprocess.PIPE, text=True, env=environment
+        )
+        for site in ("east", "west")
+    ]
+    east, west = (program.communicate(timeout=60)[0].split(maxsplit=2) for program in programs)
+    assert east[1] == "PeerLost"
+    assert "site 'west' closed its connection in round 3" in east[2]
+    assert float(east[0]) - float(west[0]) < 2

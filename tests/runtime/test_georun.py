@@ -1,6 +1,7 @@
 """The command: errors in one line with their status, and results as JSON."""
 
 import json
+import math
 import socket
 import subprocess
 import sys
@@ -8,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from runtime.cli import _json
+
 DDP = ("emulate", "laptop", "--policy", "ddp", "--steps", "4")
 ROOT = Path(__file__).resolve().parents[2]
 
 
 TINY = (
     "workload.model={name: tiny, layers: 1, d_model: 16, heads: 1, ffn: 64, gated: false, "
-    "vocabulary: 256, tied: true}"
+    "vocabulary: 256, tied: true, positions: 32}"
 )
 
 
@@ -49,6 +52,10 @@ def georun(*arguments):
         ([*DDP, "--set", "policy.interval=0"], "interval"),
         (["emulate", "laptop", "--policy", "ddp"], "--steps"),
         ([*DDP, "--data", "/no/such"], "/no/such"),
+        ([*DDP, "--save-every", "2"], "add --save FOLDER"),
+        ([*DDP, "--set", "workload.model.positions=0"], "workload.model.positions: 0"),
+        ([*DDP, "--wan", "none", "--out", "/dev/null/out"], "--out /dev/null/out: cannot write there"),
+        ([*DDP, "--wan", "none", "--save", "/dev/null/s"], "--save /dev/null/s: cannot write there"),
         (["train", "--site", "mars", "--rendezvous", "a:1", *DDP[2:]], "no such site"),
     ],
 )  # fmt: skip
@@ -102,6 +109,11 @@ def test_train_on_two_sites_ends_with_equal_parameters(tmp_path):
     assert [f["site"] for f in figures] == ["west", "east"]
     assert figures[0]["params_hash"] == figures[1]["params_hash"]
     assert figures[0]["validation"][-1] == figures[1]["validation"][-1]
+
+
+def test_json_has_null_for_what_is_not_finite():
+    said = _json({"loss": [[1, math.nan], (2, 0.5)], "val_loss": math.inf})
+    assert json.loads(said) == {"loss": [[1, None], [2, 0.5]], "val_loss": None}
 
 
 def test_doctor_looks_at_everything():

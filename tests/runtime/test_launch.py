@@ -13,6 +13,7 @@ import pytest
 from geosim.errors import RunError, UsageError
 from geosim.policy import load_policy
 from geosim.scenario import load_scenario
+from runtime import checkpoint
 from runtime.emulate import missing
 from runtime.launch import emulate
 
@@ -25,6 +26,7 @@ TINY = {
     "gated": False,
     "vocabulary": 256,
     "tied": True,
+    "positions": 32,
 }
 KEYS = {
     "scenario", "policy", "step_time_s", "compute_utilization", "exchange_time_s", "exposed_wan_s_per_step",
@@ -85,8 +87,9 @@ def test_a_run_without_a_wan(text, tmp_path):
     assert result["payload_bytes"]["east"] == result["payload_bytes"]["west"] > 0
     assert sorted(result["links"]) == ["east->west", "west->east"]
     assert sorted(p.name for p in (tmp_path / "saved").iterdir()) == [
-        "east.rank-0.pt", "east.rank-1.pt", "west.rank-0.pt", "west.rank-1.pt",
-    ]  # fmt: skip
+        f"{site}.rank-{rank}.step-24.pt" for site in ("east", "west") for rank in (0, 1)
+    ]
+    assert result["late_steps"] <= result["measured_steps"]
     assert not left_over()
 
 
@@ -94,6 +97,8 @@ def test_a_resumed_run_ends_with_the_same_parameters(text, tmp_path):
     policy = load_policy("hierarchical-efsgd", {"interval": 2})
     options = {"wan": "none", "data": text, "seed": 3}
     whole = emulate(scenario(), policy, 8, save=str(tmp_path), save_every=6, **options)
+    # As if one rank had been killed before it wrote the last one.
+    checkpoint.path_of(tmp_path, "west", 1, 8).unlink()
     again = emulate(scenario(), policy, 8, resume=str(tmp_path), **options)
     assert again["params_hash"] == whole["params_hash"]
     assert again["chain_hash"] == whole["chain_hash"]
@@ -139,6 +144,32 @@ def test_an_error_in_a_rank_is_the_runs(tmp_path):
     assert not left_over()
 
 
+FAULTY = """
+import torch
+from runtime import method, worker
+
+class Faulty(method.GeoOptimizer):
+    def step(self, closure=None):
+        if self._sites.name == "west" and self.steps == 5:
+            self.param_groups[0]["params"][0].grad.view(-1)[0] = torch.nan
+        return super().step(closure)
+
+method.GeoOptimizer = Faulty
+worker.main()
+"""
+
+
+def test_not_a_number_at_one_site_is_skipped_by_all_and_counted(text, tmp_path, monkeypatch):
+    worker = tmp_path / "faulty.py"
+    worker.write_text(FAULTY)
+    monkeypatch.setattr("runtime.launch._WORKER", (str(worker),))
+    policy = load_policy("hierarchical-efsgd", {"interval": 2})
+    result = emulate(scenario(), policy, 12, wan="none", data=text)
+    assert result["skipped_rounds"] == 1
+    assert len(set(result["params_hash"].values())) == 1
+    assert result["val_loss"] < result["loss"][0][1]
+
+
 @pytest.mark.parametrize(
     ("changes", "policy", "steps", "word"),
     [
@@ -174,8 +205,8 @@ def test_over_the_emulated_wan_the_relay_counts_little_more_than_the_payloads(te
     assert not left_over()
 
 
-@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
-def test_the_commands_end_is_the_ranks_end(text, how):
+@pytest.mark.parametrize(("how", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
+def test_the_commands_end_is_the_ranks_end(text, how, status):
     argv = [
         sys.executable,
         "-m",
@@ -197,9 +228,9 @@ def test_the_commands_end_is_the_ranks_end(text, how):
     time.sleep(0.5)
     command.send_signal(getattr(signal, how))
     said = command.communicate(timeout=20)[1]
-    assert command.returncode == (130 if how == "SIGINT" else -9)
-    if how == "SIGINT":
-        assert said.splitlines()[-1] == "georun: stopped"
+    assert command.returncode == status
+    if status > 0:
+        assert said.splitlines()[-1].startswith("georun: stopped")
     deadline = time.monotonic() + 10
     while any(alive(pid) for pid in ranks) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -4,6 +4,8 @@ import pytest
 import torch
 from geo_cases import flat_parameters, network, train
 
+from runtime.update.local import _finite
+
 SPARSE = {"codec": {"select": {"kind": "topk", "ratio": 0.2}, "quantize": "int8", "residual": "feedback"}}
 UPDATES = {
     "accumulate": {"update": "accumulate"},
@@ -59,3 +61,22 @@ def test_inner_moments_survive_a_fault_in_local_steps(pool):
     results = pool.run(train, ranks=1, policy=policy, steps=8, inner="adamw", lr=0.01, faults=(("east", 2),))
     assert [site[0]["skipped"] for site in results] == [1, 1]
     assert torch.isfinite(results[0][0]["parameters"]).all()
+
+
+GROUPS = {"groups": [{"share": 0.5, "overlap": "blocking"}], "overlap": {"kind": "delayed", "windows": 2}}
+
+
+@pytest.mark.parametrize("update", UPDATES)
+@pytest.mark.parametrize("more", [GROUPS, {"shards": 1}], ids=["groups", "rank-without-shard"])
+def test_a_lost_window_counts_once_at_every_rank(pool, update, more):
+    policy = UPDATES[update] | {"interval": 1} | more
+    results = pool.run(train, policy=policy, steps=8, inner="adamw", lr=0.01, faults=(("west", 3),))
+    assert [rank["skipped"] for site in results for rank in site] == [1] * 4
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(1e19, torch.float32), (3e4, torch.float16)])
+def test_a_norm_that_overflows_is_no_fault(value, dtype):
+    large = torch.full((200,), value, dtype=dtype)
+    assert _finite([large, torch.ones(3, dtype=dtype)])
+    large[7] = torch.inf
+    assert not _finite([torch.ones(3, dtype=dtype), large])

@@ -134,6 +134,12 @@ def test_what_it_refuses():
     with pytest.raises(UsageError, match="no state of a GeoOptimizer"):
         geo.load_state_dict({"state": {}, "param_groups": []})
     geo.close()
+    closed = make({"interval": 2}, network())
+    closed.close()
+    with pytest.raises(UsageError, match="closed: build a new GeoOptimizer"):
+        closed.step()
+    with pytest.raises(UsageError, match="call finish before close"):
+        closed.finish()
     with pytest.raises(UsageError, match="flat-ring"):
         make({"topology": "flat-ring"}, network())
     with pytest.raises(UsageError, match="dtypes"):

@@ -1,0 +1,69 @@
+"""How a process of a run ends when something goes wrong: one line, an exit status, and no waiting."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import NoReturn
+
+from geosim.errors import GeosimError
+
+_GRACE_S = 1.0  # for the main thread to tell its own error when another rank's end has ours ended too
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def told(error: Exception) -> tuple[str, int]:
+    """An error in one line, and the exit status; what nobody foresaw also leaves its traceback.
+
+    torch raises RuntimeError (gloo's of lost connections, its stores', the reducer's) for what goes wrong
+    outside this process.
+    """
+    if isinstance(error, GeosimError):
+        return " ".join(str(error).split()), error.exit_status
+    if not isinstance(error, RuntimeError | OSError):
+        traceback.print_exception(error)
+    line = (str(error).strip() or type(error).__name__).split("\n")[0]
+    if lost_connection(line):
+        reason = line.split("] ", 1)[-1].split(". ")[0][:200]  # without gloo's source file and advice
+        return f"another rank has gone ({reason}): look for the first error, then resume all sites", 1
+    return line[:300], 1
+
+
+def lost_connection(text: str) -> bool:
+    """Whether an error tells of another process's end."""
+    return any(words in text for words in ("onnection closed by peer", "onnection reset", "roken pipe"))
+
+
+class LastWord:
+    """Says one line, once, and ends the process, whichever of its threads comes first.
+
+    Threads of groups that failed may never join, so the interpreter's own farewell is skipped.
+    """
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._lock = threading.Lock()
+
+    def watch_signals(self, who: str) -> None:
+        """End at SIGTERM and SIGINT also inside torch; to be called before other threads start."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        threading.Thread(target=self._await_signal, args=(who,), daemon=True).start()
+
+    def leave(self, line: str | None, status: int) -> NoReturn:
+        """Say a line on standard error, and end."""
+        self._lock.acquire()  # for ever: whoever comes second waits for the end
+        if line is not None:
+            print(f"{self._command}: {line}", file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+    def _await_signal(self, who: str) -> None:
+        number = signal.sigwait(_SIGNALS)
+        if number == signal.SIGTERM:
+            time.sleep(_GRACE_S)
+        self.leave(f"{who}: stopped by {signal.Signals(number).name}", 128 + number)
