@@ -76,7 +76,7 @@ class Point:
 ONE = Point(4, 0.01, "int8", "blocking", "50 Mbit/s", "40 ms")
 GRID = (
     Point(1, 0.01, "int8", "blocking", "100 Mbit/s", "40 ms"),
-    Point(1, 0.01, "int8", "blocking", "100 Mbit/s", "160 ms"),
+    Point(1, 0.01, "int8", "blocking", "100 Mbit/s", "250 ms"),
     Point(1, 0.1, "int8", "blocking", "50 Mbit/s", "40 ms"),
     Point(2, 0.1, "int8", "blocking", "20 Mbit/s", "80 ms"),
     ONE,

@@ -207,7 +207,7 @@ def _scenario(name: str, settings: list[str] | None) -> "tuple[Scenario, dict[st
 
 def _with(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Plain data with fields set by dotted path."""
-    from geosim.spec import set_path
+    from geosim.documents import set_path
 
     for path, value in changes.items():
         set_path(data, path, value)

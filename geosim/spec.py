@@ -7,9 +7,8 @@ A field that carries a unit has it in its name (`rtt_s`). Text uses the bare nam
 import difflib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
 import yaml
@@ -242,95 +241,6 @@ def _models_in(annotation: Any) -> list[Any]:
     if isinstance(annotation, type) and issubclass(annotation, Spec):
         return [annotation]
     return [model for arg in get_args(annotation) for model in _models_in(arg)]
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe YAML in which a key that is given twice is an error."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"'{key.value}' is given twice", key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML mapping from a file.
-
-    Raises:
-        UsageError: if the file is missing, unreadable, no YAML or no mapping.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: not a text file in UTF-8") from None
-    try:
-        data = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        detail = " ".join(str(error).split())
-        raise UsageError(f"{path}: not YAML: {detail}") from None
-    if not isinstance(data, dict):
-        raise UsageError(f"{path}: expected a mapping of fields")
-    return data
-
-
-def set_path(
-    data: dict[str, Any],
-    path: str,
-    value: Any,
-    written_out: Callable[[str, str], dict[str, Any]] = lambda field, word: {"kind": word},
-) -> None:
-    """Set one field of nested plain data by its dotted path; list items by number.
-
-    Args:
-        data: changed in place.
-        path: such as ``wan.0.rtt``.
-        value: plain data.
-        written_out: what the bare word of a field stands for, where the path goes on below it.
-
-    Raises:
-        UsageError: if the path runs through something that has no such member.
-    """
-    here: Any = data
-    parts = path.split(".")
-    for depth, part in enumerate(parts):
-        last = depth == len(parts) - 1
-        if isinstance(here, str):
-            here = _write_out(data, parts[:depth], written_out(parts[depth - 1], here))
-        if isinstance(here, list):
-            if not part.isdecimal() or int(part) >= len(here):
-                raise UsageError(f"--set {path}: '{part}' is no item of a list of {len(here)}; count from 0")
-            if last:
-                here[int(part)] = value
-            else:
-                here = here[int(part)]
-        elif isinstance(here, dict):
-            if last:
-                here[part] = value
-            else:
-                if here.get(part) is None:
-                    here[part] = {}
-                here = here[part]
-        else:
-            raise UsageError(f"--set {path}: '{'.'.join(parts[:depth])}' has no fields below it")
-
-
-def _write_out(data: Any, parts: list[str], fields: dict[str, Any]) -> dict[str, Any]:
-    """Put `fields` in the place of the bare word at `parts`, and return them."""
-    here = data
-    for part in parts[:-1]:
-        here = here[int(part)] if isinstance(here, list) else here[part]
-    key: Any = int(parts[-1]) if isinstance(here, list) else parts[-1]
-    here[key] = fields
-    return fields
 
 
 def positive(value: float) -> float:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, Field
 
+from geosim.documents import read_yaml, set_path
 from geosim.errors import UsageError
 from geosim.policy import SyncPolicy, load_policy, preset_names
 from geosim.scenario import Scenario, load_scenario, scenario_names
@@ -23,8 +24,6 @@ from geosim.spec import (
     from_dict,
     not_negative,
     positive,
-    read_yaml,
-    set_path,
 )
 
 

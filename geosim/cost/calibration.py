@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from geosim.spec import Seconds, Spec, from_dict, not_negative, read_yaml
+from geosim.documents import read_yaml
+from geosim.spec import Seconds, Spec, from_dict, not_negative
 
 Cost = Annotated[float, AfterValidator(not_negative)]
 Time = Annotated[Seconds, AfterValidator(not_negative)]

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
+from geosim.documents import read_yaml
 from geosim.errors import UsageError
-from geosim.spec import Bytes, BytesPerSecond, FlopsPerSecond, Spec, from_dict, positive, read_yaml
+from geosim.spec import Bytes, BytesPerSecond, FlopsPerSecond, Spec, from_dict, positive
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 

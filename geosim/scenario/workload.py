@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from geosim.documents import read_yaml
 from geosim.errors import UsageError
 from geosim.params import ParamSpec, ParamTable
-from geosim.spec import Seconds, Spec, from_dict, positive, read_yaml
+from geosim.spec import Seconds, Spec, from_dict, positive
 
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 
