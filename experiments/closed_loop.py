@@ -42,7 +42,7 @@ TITLES = {
 @app.command()
 def closed_loop(
     scenario: Annotated[str, typer.Argument(help="name or YAML file")] = "laptop",
-    steps: Annotated[int, typer.Option(min=1, help="steps of each run, rounded up to whole windows")] = 80,
+    steps: Annotated[int, typer.Option(min=1, help="steps of each run, rounded up to whole windows")] = 64,
     pace: Annotated[str, typer.Option(help="declared step time; 'none': as fast as it computes")] = "250 ms",
     settings: Annotated[list[str] | None, typer.Option("--set", help="scenario field, key=value")] = None,
     data: Annotated[str | None, typer.Option(help="text file or folder")] = None,

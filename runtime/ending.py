@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -49,9 +50,14 @@ class LastWord:
         self._lock = threading.Lock()
 
     def watch_signals(self, who: str) -> None:
-        """End at SIGTERM and SIGINT also inside torch; to be called before other threads start."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        threading.Thread(target=self._await_signal, args=(who,), daemon=True).start()
+        """End at SIGTERM and SIGINT also while the main thread, which calls this, is inside torch."""
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        signal.set_wakeup_fd(theirs.detach())  # written to at once, on whatever thread a signal arrives
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, lambda *_: None)
+        threading.Thread(target=self._await_signal, args=(ours, who), daemon=True).start()
 
     def leave(self, line: str | None, status: int) -> NoReturn:
         """Say a line on standard error, and end."""
@@ -62,8 +68,10 @@ class LastWord:
         sys.stderr.flush()
         os._exit(status)
 
-    def _await_signal(self, who: str) -> None:
-        number = signal.sigwait(_SIGNALS)
+    def _await_signal(self, ours: socket.socket, who: str) -> None:
+        number = 0
+        while number not in _SIGNALS:
+            number = ours.recv(1)[0]
         if number == signal.SIGTERM:
             time.sleep(_GRACE_S)
         self.leave(f"{who}: stopped by {signal.Signals(number).name}", 128 + number)

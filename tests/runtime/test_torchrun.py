@@ -1,5 +1,6 @@
 """`georun train` under torchrun, two sites of two ranks on loopback: whatever happens, one line a rank."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -99,6 +100,31 @@ def test_a_peer_that_never_comes(start):
     assert east.process.wait(timeout=30) == 1
     for rank in (0, 1):
         assert "waited 2 s for site 'west'" in check_lines(east, rank)
+
+
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM])
+def test_a_rank_that_waits_inside_torch_can_be_stopped(tmp_path, blow):
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    argv = [sys.executable, "-m", "runtime.cli", "train", "--site", "east", "--rendezvous"]
+    argv += [f"127.0.0.1:{port}", "--policy", "ddp", "--steps", "4", "--data", write_text(tmp_path)]
+    argv += ["--set", TINY, "--set", "workload.sequence=16"]
+    for site in (0, 1):
+        argv += ["--set", f"sites.{site}.accelerators_per_node=1"]
+    rank = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:  # until it serves the store, and waits there for the other site
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            break
+        time.sleep(0.1)
+    time.sleep(0.5)
+    rank.send_signal(blow)
+    try:
+        said = rank.communicate(timeout=10)[1]
+    finally:
+        rank.kill()
+    assert rank.returncode == 128 + blow
+    assert said == f"georun: site 'east' rank 0: stopped by {blow.name}\n"
 
 
 def test_sites_with_different_policies(start):
