@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
 from geosim import units
-from geosim.errors import GeosimError, UsageError
+from geosim.console import make_folder, parse_option, run_quietly
+from geosim.errors import UsageError
 
 app = typer.Typer(
     name="georun", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     help="Train for real across sites, as a policy says.",
 )  # fmt: skip
-
-_STOPPED = 130  # what a shell says of a command that Ctrl-C has ended
 
 PolicyOption = Annotated[str, typer.Option("--policy", help="A built-in policy, or a YAML file.")]
 StepsOption = Annotated[int, typer.Option("--steps", help="A multiple of the policy's interval.")]
@@ -68,7 +64,6 @@ def emulate(
     as_json: JsonOption = False,
 ) -> None:
     """Run all ranks of a scenario on this machine, across an emulated WAN, and measure."""
-    from runtime.folders import make_writable
     from runtime.launch import emulate as launch
     from runtime.show import Progress, write_result
 
@@ -76,7 +71,7 @@ def emulate(
     if wan not in ("tun", "none"):
         raise UsageError(f"--wan {wan}: use 'tun' or 'none'")
     if out is not None:
-        make_writable("--out", out)
+        make_folder("--out", out)
     with Progress(steps) as progress:
         result = launch(
             loaded, chosen, steps, wan="tun" if wan == "tun" else "none", pace_s=_pace(pace), data=data,
@@ -117,7 +112,6 @@ def train(
 ) -> None:
     """One rank of a run on real machines; start it with torchrun, once in each site."""
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # or torch tells of lost peers in words of its own
-    from runtime.folders import make_writable
     from runtime.job import Job
     from runtime.ranked import run_rank
 
@@ -128,7 +122,7 @@ def train(
     )  # fmt: skip
     job.check()
     if save is not None:
-        make_writable("--save", Path(save))
+        make_folder("--save", Path(save))
     figures = run_rank(job, site, rendezvous, wan_address, quiet=as_json)
     if figures is not None and as_json:
         print(_json(figures))
@@ -149,46 +143,9 @@ def doctor(as_json: JsonOption = False) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """The command; an error that geosim raises on purpose is one line on standard error."""
-    status = run_quietly(lambda: app(arguments, standalone_mode=False))
+    status = run_quietly(lambda: app(arguments, prog_name="georun", standalone_mode=False), "georun")
     sys.stdout.flush()
     sys.exit(status)
-
-
-class _Terminated(BaseException):
-    """SIGTERM, raised in the main thread so that all that is open is closed, as at Ctrl-C."""
-
-
-def _terminate(number: int, _: Any) -> NoReturn:
-    signal.signal(number, signal.SIG_IGN)  # closing is under way
-    raise _Terminated
-
-
-def run_quietly(command: Callable[[], Any]) -> int:
-    """The exit status of a command, its error told in one line; SIGTERM ends it as Ctrl-C does."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _terminate)
-    try:
-        status = command()
-    except _Terminated:
-        print("georun: stopped by SIGTERM", file=sys.stderr)
-        return 128 + signal.SIGTERM
-    except GeosimError as error:
-        print(f"georun: {' '.join(str(error).split())}", file=sys.stderr)
-        return error.exit_status
-    except KeyboardInterrupt:
-        status = _STOPPED
-    except Exception as error:
-        # What typer's own parser refuses; which module its class lives in depends on typer's release.
-        if not hasattr(error, "format_message") or not hasattr(error, "exit_code"):
-            raise
-        if type(error).__name__ == "NoArgsIsHelpError":
-            error.show()  # type: ignore[attr-defined]
-        else:
-            print(f"georun: {' '.join(error.format_message().split())}: see georun --help", file=sys.stderr)
-        return int(error.exit_code)
-    if status == _STOPPED:
-        print("georun: stopped", file=sys.stderr)
-    return status if isinstance(status, int) else 0
 
 
 def _load(scenario: str, policy: str, changes: list[str] | None) -> tuple[Any, Any]:
@@ -201,12 +158,7 @@ def _load(scenario: str, policy: str, changes: list[str] | None) -> tuple[Any, A
 
 
 def _pace(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        return units.parse(text, units.TIME)
-    except UsageError as error:
-        raise UsageError(f"--pace: {error}") from None
+    return None if text is None else parse_option("--pace", text, units.TIME)
 
 
 def _json(value: Any, indent: int | None = None) -> str:

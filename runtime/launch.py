@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from geosim.console import make_folder
 from geosim.errors import RunError
 from geosim.policy import SyncPolicy
 from geosim.scenario import Scenario
 from runtime.crew import Crew
 from runtime.emulate import EmulatedWan
-from runtime.folders import make_writable
 from runtime.job import Job
 from runtime.report import Traffic, assemble
 from runtime.wan import check_connected, emulated_wan, start_traces
@@ -81,7 +81,7 @@ def emulate(
     if wan == "tun":
         check_connected(scenario)
     if job.save is not None:
-        make_writable("--save", Path(job.save))
+        make_folder("--save", Path(job.save))
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="georun-"))
         network = stack.enter_context(emulated_wan(scenario, seed)) if wan == "tun" else None
