@@ -4,7 +4,7 @@
     python -m experiments.predicted_vs_measured --interval 4 --ratio 0.01 --bandwidth "50 Mbit/s"
 
 Each point is a real paced run over the emulated WAN. Compute is measured once, co-located; so is each kind of
-codec. No point is used to fit anything.
+codec. No point is used to calibrate.
 """
 
 import json
@@ -123,10 +123,15 @@ def _one(given: dict[str, Any]) -> Point:
     return replace(ONE, interval=1, ratio=1.0, bits="fp32", **given)
 
 
+def _link(row: dict[str, Any]) -> str:
+    algorithm = "" if row["congestion_control"] == "cubic" else f", {row['congestion_control']}"
+    return f"{row['bandwidth']}, {row['rtt']}{algorithm}"
+
+
 def _line(row: dict[str, Any]) -> str:
     said, was = show(row["step_predicted_s"], TIME), show(row["step_measured_s"], TIME)
     error = f"{100 * row['step_error']:+.1f} %"
-    return f"{row['policy']}, {row['bandwidth']}, {row['rtt']}: predicted {said}, measured {was} ({error})"
+    return f"{row['policy']}, {_link(row)}: predicted {said}, measured {was} ({error})"
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
@@ -137,7 +142,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         for head in ("predicted", "measured", "error"):
             table.add_column(f"{what}\n{head}", justify="right")
     for row in rows:
-        cells = [row["policy"], f"{row['bandwidth']}, {row['rtt']}"]
+        cells = [row["policy"], _link(row)]
         for what in ("step", "exposed"):
             error = row[f"{what}_error"]
             cells += [show(row[f"{what}_predicted_s"], TIME), show(row[f"{what}_measured_s"], TIME)]
