@@ -37,7 +37,8 @@ def test_results_are_written_after_every_point(tmp_path, monkeypatch) -> None:
 
     row = {
         "step_error": 0.1, "exposed_error": 0.1, "exposed_share": 0.5, "policy": "p", "bandwidth": "1 Gbit/s",
-        "rtt": "1 ms", "step_predicted_s": 1.1, "step_measured_s": 1.0,
+        "rtt": "1 ms", "congestion_control": "cubic", "step_predicted_s": 1.1, "step_measured_s": 1.0,
+        "exposed_predicted_s": 0.5, "exposed_measured_s": 0.5,
     }  # fmt: skip
     monkeypatch.setattr(predicted_vs_measured, "run_point", point)
     monkeypatch.setattr("sys.argv", ["x", "--out", str(tmp_path / "a" / "b")])

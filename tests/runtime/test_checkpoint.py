@@ -120,13 +120,12 @@ def take_up(sites, *, folder, flat=False):
     return step
 
 
-@pytest.mark.parametrize("flat", [False, True])
 @pytest.mark.parametrize("late", [("west", 1, 5), ("east", 0, 5)])
-def test_a_run_killed_between_two_saves_resumes_from_the_last_whole_one(pool, tmp_path, late, flat):
-    pool.run(save_often, folder=str(tmp_path), steps=5, dies=late, flat=flat)
+def test_a_run_killed_between_two_saves_resumes_from_the_last_whole_one(pool, tmp_path, late):
+    pool.run(save_often, folder=str(tmp_path), steps=5, dies=late)
     assert checkpoint.steps_of(tmp_path, "west", 0)[-1] == 5
     assert checkpoint.steps_of(tmp_path, late[0], late[1])[-1] == 4
-    assert pool.run(take_up, folder=str(tmp_path), flat=flat) == [[4, 4], [4, 4]]
+    assert pool.run(take_up, folder=str(tmp_path)) == [[4, 4], [4, 4]]
 
 
 def test_old_files_go(pool, tmp_path):

@@ -54,8 +54,8 @@ def georun(*arguments):
         ([*DDP, "--data", "/no/such"], "/no/such"),
         ([*DDP, "--save-every", "2"], "add --save FOLDER"),
         ([*DDP, "--set", "workload.model.positions=0"], "workload.model.positions: 0"),
-        ([*DDP, "--wan", "none", "--out", "/dev/null/out"], "--out /dev/null/out: cannot write there"),
-        ([*DDP, "--wan", "none", "--save", "/dev/null/s"], "--save /dev/null/s: cannot write there"),
+        ([*DDP, "--wan", "none", "--out", "/dev/null/out"], "--out /dev/null/out: a file is in the way"),
+        ([*DDP, "--wan", "none", "--save", "/dev/null/s"], "--save /dev/null/s: a file is in the way"),
         (["train", "--site", "mars", "--rendezvous", "a:1", *DDP[2:]], "no such site"),
     ],
 )  # fmt: skip
