@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,6 +15,14 @@ from typing import Any
 import pytest
 
 TIMEOUT_S = 20.0
+
+
+def free_port() -> int:
+    """A free port below those that the kernel gives away: gloo's own sockets cannot take it."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class Pool:
@@ -33,8 +42,7 @@ class Pool:
         absent = options.pop("absent", ())
         timeout_s = options.pop("timeout_s", TIMEOUT_S)
         names = ["east", "west", "north", "south"][:sites]
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+        port = free_port()
         folder = tempfile.mkdtemp(dir=self._folder.name)
         return [
             [

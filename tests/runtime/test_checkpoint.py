@@ -97,9 +97,9 @@ def test_a_file_that_is_none_is_refused(tmp_path):
         checkpoint.load(tmp_path, sites, **parts_of(sites))
 
 
-def save_often(sites, *, folder, steps, dies=None, flat=False):
+def save_often(sites, *, folder, steps, dies=None):
     """Save after every step; `dies`: (site, rank, step) that is gone before its file of that step stands."""
-    parts = parts_of(sites, None if flat else {"interval": 1})
+    parts = parts_of(sites, {"interval": 1})
     for step in range(1, steps + 1):
         backward(parts["model"], step, 8, 8 * sites.index)
         average(parts["model"], sites)
@@ -107,16 +107,14 @@ def save_often(sites, *, folder, steps, dies=None, flat=False):
         if dies == (sites.name, sites.rank, step):
             break
         checkpoint.save(Path(folder), sites, step=step, **parts)
-    if not flat:
-        parts["optimizer"].close()
+    parts["optimizer"].close()
 
 
-def take_up(sites, *, folder, flat=False):
+def take_up(sites, *, folder):
     """The step that a resume goes on from."""
-    parts = parts_of(sites, None if flat else {"interval": 1})
+    parts = parts_of(sites, {"interval": 1})
     step = checkpoint.load(Path(folder), sites, **parts)
-    if not flat:
-        parts["optimizer"].close()
+    parts["optimizer"].close()
     return step
 
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from pool import free_port
 from test_georun import ROOT, TINY, write_text
 
 SITES = ("east", "west")
@@ -54,8 +55,7 @@ class Site:
 @pytest.fixture
 def start(tmp_path):
     """Start one torchrun a site; all have ended after the test."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     sites = []
 
     def begin(options):
@@ -104,8 +104,7 @@ def test_a_peer_that_never_comes(start):
 
 @pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM])
 def test_a_rank_that_waits_inside_torch_can_be_stopped(tmp_path, blow):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     argv = [sys.executable, "-m", "runtime.cli", "train", "--site", "east", "--rendezvous"]
     argv += [f"127.0.0.1:{port}", "--policy", "ddp", "--steps", "4", "--data", write_text(tmp_path)]
     argv += ["--set", TINY, "--set", "workload.sequence=16"]
