@@ -18,4 +18,16 @@ class RunError(GeosimError):
 
 
 class PayloadError(RunError):
-    """A payload from the WAN that cannot be trusted; the message names peer, round and reason."""
+    """A payload from the WAN that cannot be trusted; the message names peer, round and reason.
+
+    Attributes:
+        site: the peer's number.
+    """
+
+    def __init__(self, message: str, site: int) -> None:
+        super().__init__(message)
+        self.site = site
+
+
+class NotFiniteError(RunError):
+    """An update that holds a NaN or an infinity, or whose weighted sum with the residual does."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from geosim.errors import UsageError
+from geosim.errors import NotFiniteError, UsageError
 from geosim.policy import Layout, schedule
 from geosim.policy.schedule import Event
 from runtime.codec import codec_for, wire
@@ -171,11 +171,8 @@ class Engine:
         weight = self._window_tokens[own] / total if total else 0.0
         with self._clock.part("encode"):
             values = [self._rule.contribution(e.fragment, self._window_tokens[own]) for e in events]
-            finite = all(
-                self._codecs[e.fragment].is_finite(v, weight, self._residual(e.fragment))
-                for e, v in zip(events, values, strict=True)
-                if self._wan
-            )
+            payloads = [self._encode(e, v, weight) for e, v in zip(events, values, strict=True) if self._wan]
+            finite = None not in payloads
         with self._clock.part("encode"):
             step_us = round(self._computed_s * 1e6 / max(1, self._computed_steps))
             flag, *timing = most_in_site(
@@ -183,21 +180,41 @@ class Engine:
             )
             finite, self._timing_us = not flag, (min(timing[0], _MOST_US), min(timing[1], _MOST_US))
             chain = with_settings(self.chain, self._rule.inner)
-        for event, vector in zip(events, values, strict=True):
+        for event, vector, payload in zip(events, values, payloads or [None] * len(events), strict=True):
             if self._wan:
                 with self._clock.part("encode"):
-                    flight = self._encode(event, vector, weight, finite, chain)
+                    flight = self._flight(event, vector, weight, payload, finite, chain)
                 self._flights[event.fragment, event.round] = flight
                 self.payload_bytes += flight.payload.numel()
                 assert self._exchanger is not None
                 self._exchanger.send(flight)
             self._rule.clear(event.fragment)
 
-    def _encode(self, event: Event, values: Tensor, weight: float, finite: bool, chain: bytes) -> Flight:
+    def _encode(self, event: Event, values: Tensor, weight: float) -> Tensor | None:
+        """A payload without its header, or None if the update is not finite."""
         codec = self._codecs[event.fragment]
         payload = torch.empty(codec.payload_bytes, dtype=torch.uint8)
-        if finite:
+        try:
             codec.encode(values, weight, self._residual(event.fragment), event.round, payload)
+        except NotFiniteError:
+            return None
+        return payload
+
+    def _flight(
+        self,
+        event: Event,
+        values: Tensor,
+        weight: float,
+        payload: Tensor | None,
+        finite: bool,
+        chain: bytes,
+    ) -> Flight:
+        """What is sent: the payload, or in a round that the site's ranks have flagged an empty one."""
+        codec = self._codecs[event.fragment]
+        if payload is None:
+            payload = torch.empty(codec.payload_bytes, dtype=torch.uint8)
+        elif not finite:
+            codec.undo(values, weight, self._residual(event.fragment), event.round, payload)
         codec.seal(
             payload, event.round, tokens=self._window_tokens[self._sites.index],
             exchange_us=self._timing_us[0], step_us=self._timing_us[1], chain=chain, finite=finite,

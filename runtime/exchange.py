@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from geosim.errors import GeosimError, PayloadError, RunError
-from runtime.codec import FragmentCodec, Header
+from runtime.codec import FragmentCodec, Opened
 from runtime.transfer import Channel
 
 
@@ -134,22 +134,25 @@ class Exchanger:
             payloads = self._channel.exchange(flight.fragment, flight.round, flight.payload)
         flight.received_s = time.perf_counter()
         codec = self._codecs[flight.fragment]
-        headers = [self._open(codec, payload, m, flight) for m, payload in enumerate(payloads)]
+        opened = [self._open(codec, payload, m, flight) for m, payload in enumerate(payloads)]
         total = torch.zeros(codec.numel, dtype=torch.float32)
-        skipped = not all(header.finite for header in headers)
+        skipped = not all(one.header.finite for one in opened)
         if not skipped:
-            for m, payload in enumerate(payloads):
-                self._decode_add(codec, payload, m, flight.round, total)
+            try:
+                codec.decode_sum(opened, total)
+            except PayloadError as error:
+                raise self._named(error) from None
         if self._channel is not None:
             self._channel.expect(flight.fragment)
         flight.finish(total, skipped)
 
-    def _open(self, codec: FragmentCodec, payload: Tensor, site: int, flight: Flight) -> Header:
+    def _open(self, codec: FragmentCodec, payload: Tensor, site: int, flight: Flight) -> Opened:
         name = self._names[site]
         try:
-            header = codec.open(payload, site, flight.round)
+            opened = codec.open(payload, site, flight.round)
         except PayloadError as error:
-            raise PayloadError(f"site '{name}': {error}") from None
+            raise self._named(error) from None
+        header = opened.header
         if header.tokens != flight.tokens[site]:
             raise RunError(
                 f"site '{name}', round {flight.round}: its window had {header.tokens} tokens and the batch "
@@ -161,12 +164,7 @@ class Exchanger:
                 f"{flight.chain_round}: their results, or their optimizers' settings (learning rate, ...), "
                 f"differ: give all the same, and resume all from a checkpoint before it"
             )
-        return header
+        return opened
 
-    def _decode_add(
-        self, codec: FragmentCodec, payload: Tensor, site: int, round_: int, total: Tensor
-    ) -> None:
-        try:
-            codec.decode_add(payload, site, round_, total)
-        except PayloadError as error:
-            raise PayloadError(f"site '{self._names[site]}': {error}") from None
+    def _named(self, error: PayloadError) -> PayloadError:
+        return PayloadError(f"site '{self._names[error.site]}': {error}", error.site)

@@ -1,15 +1,16 @@
-"""What every codec does for one fragment's pieces on one shard; faster ones fill in the two inner methods."""
+"""What every codec does for one fragment's pieces on one shard; faster ones fill in the inner methods."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
-from geosim.errors import RunError, UsageError
+from geosim.errors import NotFiniteError, UsageError
 from geosim.policy.codec import HEADER_BYTES, Feedback
 from geosim.policy.layout import Layout
-from geosim.policy.maths import Key, contribution, make_sections
+from geosim.policy.maths import Key, make_sections
 from runtime.codec import wire
 from runtime.codec.wire import Header
 
@@ -20,6 +21,14 @@ class Decoded:
 
     header: Header
     values: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A payload that `FragmentCodec.open` has accepted: its header is true and its checksum matched."""
+
+    header: Header
+    body: torch.Tensor
 
 
 class FragmentCodec(ABC):
@@ -49,16 +58,6 @@ class FragmentCodec(ABC):
         self._seed = layout.policy.seed
         self._layout = bytes.fromhex(layout.fingerprint())
 
-    def contribution(
-        self, values: torch.Tensor, weight: float, residual: torch.Tensor | None
-    ) -> torch.Tensor:
-        """u = weight * values + residual, fp32 [numel]."""
-        return contribution(values.detach().to(torch.float32), weight, residual)
-
-    def is_finite(self, values: torch.Tensor, weight: float, residual: torch.Tensor | None) -> bool:
-        """Whether u is finite: what a site reduces over its shards before it sends."""
-        return bool(torch.isfinite(self.contribution(values, weight, residual)).all())
-
     def encode(
         self,
         values: torch.Tensor,
@@ -66,8 +65,8 @@ class FragmentCodec(ABC):
         residual: torch.Tensor | None,
         round: int,
         out: torch.Tensor,
-    ) -> torch.Tensor:
-        """Write a payload's body; `seal` then writes its header.
+    ) -> None:
+        """Write a payload's body, ready once `seal` has written its header.
 
         Args:
             values: the update (a window's mean gradient or parameter change) [numel], fp32, bf16 or fp16.
@@ -76,12 +75,10 @@ class FragmentCodec(ABC):
             round: the fragment's round, from 0.
             out: uint8 [payload_bytes]; its first HEADER_BYTES are left alone.
 
-        Returns:
-            c, the site's own update as all others will decode it: fp32 [numel] where `values` are.
-
         Raises:
             UsageError: a shape or dtype is wrong, or a residual is missing or one too many.
-            RunError: weight * values + residual is not finite; the residual is then as before.
+            NotFiniteError: weight * values + residual is not finite. The residual is then as before, up to the
+                rounding of a sum that was taken and undone; what `out` holds means nothing.
         """
         self._check("values", values, (torch.float32, torch.bfloat16, torch.float16), self.numel)
         self._check("out", out, (torch.uint8,), self.payload_bytes)
@@ -90,14 +87,33 @@ class FragmentCodec(ABC):
         if residual is not None:
             self._check("residual", residual, (torch.float32,), self.numel)
         if not self.sections:
-            return torch.zeros(0, dtype=torch.float32, device=values.device)
-        if not self.is_finite(values, weight, residual):
-            raise RunError(
+            return
+        key = self._key(round, self.site)
+        if not self._encode(values.detach(), weight, residual, key, out[HEADER_BYTES:]):
+            raise NotFiniteError(
                 f"site {self.site}, round {round}, fragment {self.fragment}: the update is not finite"
             )
-        return self._encode(
-            values.detach(), weight, residual, self._key(round, self.site), out[HEADER_BYTES:]
-        )
+
+    def undo(
+        self,
+        values: torch.Tensor,
+        weight: float,
+        residual: torch.Tensor | None,
+        round: int,
+        payload: torch.Tensor,
+    ) -> None:
+        """Take an `encode` back whose payload will not travel: the residual is as before, to rounding.
+
+        Args:
+            values, weight, residual, round: as `encode` had them; `residual` is updated in place.
+            payload: what it wrote, sealed or not.
+        """
+        if residual is None or self.decay is None or not self.sections:
+            return
+        if self.decay != 1.0:
+            residual.div_(self.decay)
+        self._decode_add(payload[HEADER_BYTES:], self._key(round, self.site), residual)
+        residual.sub_(values.detach().to(torch.float32) * weight)
 
     def seal(
         self,
@@ -132,8 +148,13 @@ class FragmentCodec(ABC):
         )
         wire.seal(header, out.numpy().data)
 
-    def open(self, payload: torch.Tensor, site: int, round: int) -> Header:
+    def open(self, payload: torch.Tensor, site: int, round: int) -> Opened:
         """Verify all of a received payload that precedes its body, and the checksum.
+
+        Args:
+            payload: uint8, of any size.
+            site: who should have sent it.
+            round: for which round.
 
         Raises:
             PayloadError: one line that names the site, the round and what is wrong.
@@ -148,7 +169,8 @@ class FragmentCodec(ABC):
             self.numel,
             body_bytes=self.payload_bytes - HEADER_BYTES,
         )
-        return wire.unseal(payload.numpy().data, expected)
+        header = wire.unseal(payload.numpy().data, expected)
+        return Opened(header, payload[HEADER_BYTES:])
 
     def decode(
         self, payload: torch.Tensor, site: int, round: int, device: torch.device | str = "cpu"
@@ -156,9 +178,7 @@ class FragmentCodec(ABC):
         """A received payload's header and values.
 
         Args:
-            payload: uint8, of any size.
-            site: who should have sent it.
-            round: for which round.
+            payload, site, round: as for `open`.
             device: where the values are wanted.
 
         Raises:
@@ -174,13 +194,25 @@ class FragmentCodec(ABC):
             PayloadError: as `decode`; `out` is then as before.
         """
         self._check("out", out, (torch.float32,), self.numel)
-        header = self.open(payload, site, round)
-        if header.finite and self.sections:
-            try:
-                self._decode_add(payload[HEADER_BYTES:], self._key(round, site), out)
-            except ValueError as error:
-                raise wire.payload_error(site, round, str(error)) from None
-        return header
+        opened = self.open(payload, site, round)
+        if opened.header.finite and self.sections:
+            self._add_opened(opened, out)
+        return opened.header
+
+    def decode_sum(self, payloads: Sequence[Opened], out: torch.Tensor) -> None:
+        """Overwrite `out`, fp32 [numel], with the sum of payloads, added in the order in which they come.
+
+        What it held before does not matter. Payloads flagged as not finite add nothing.
+
+        Raises:
+            PayloadError: a body is one that no encoder writes; `out` then means nothing.
+        """
+        self._check("out", out, (torch.float32,), self.numel)
+        finite = [opened for opened in payloads if opened.header.finite]
+        if not self.sections or not finite:
+            out.zero_()
+            return
+        self._decode_sum(finite, out)
 
     @classmethod
     @abstractmethod
@@ -190,8 +222,11 @@ class FragmentCodec(ABC):
     @abstractmethod
     def _encode(
         self, values: torch.Tensor, weight: float, residual: torch.Tensor | None, key: Key, body: torch.Tensor
-    ) -> torch.Tensor:
-        """`encode` of checked, finite arguments; `body` is uint8 [payload_bytes - HEADER_BYTES]."""
+    ) -> bool:
+        """`encode` of checked arguments: False if the update is not finite, the residual then undone.
+
+        `body` is uint8 [payload_bytes - HEADER_BYTES].
+        """
 
     @abstractmethod
     def _decode_add(self, body: torch.Tensor, key: Key, out: torch.Tensor) -> None:
@@ -200,6 +235,19 @@ class FragmentCodec(ABC):
         Raises:
             ValueError: whatever no encoder writes, in a few words, before `out` is touched.
         """
+
+    def _decode_sum(self, payloads: Sequence[Opened], out: torch.Tensor) -> None:
+        """`decode_sum` of at least one payload, all of them finite."""
+        out.zero_()
+        for opened in payloads:
+            self._add_opened(opened, out)
+
+    def _add_opened(self, opened: Opened, out: torch.Tensor) -> None:
+        site, round = opened.header.site, opened.header.round
+        try:
+            self._decode_add(opened.body, self._key(round, site), out)
+        except ValueError as error:
+            raise wire.payload_error(site, round, str(error)) from None
 
     def _key(self, round: int, site: int) -> Key:
         return Key(self._seed, round, self.fragment, self.shard, site)

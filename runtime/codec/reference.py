@@ -3,7 +3,14 @@
 import numpy as np
 import torch
 
-from geosim.policy.maths import Compressed, Key, compress_fragment, decompress_fragment, residual
+from geosim.policy.maths import (
+    Compressed,
+    Key,
+    compress_fragment,
+    contribution,
+    decompress_fragment,
+    residual,
+)
 from runtime.codec.body import read_body, write_section
 from runtime.codec.interface import FragmentCodec
 
@@ -25,19 +32,20 @@ class ReferenceCodec(FragmentCodec):
         residual_: torch.Tensor | None,
         key: Key,
         body: torch.Tensor,
-    ) -> torch.Tensor:
-        u = self.contribution(values, weight, residual_).cpu()
+    ) -> bool:
+        u = contribution(values.to(torch.float32), weight, residual_).cpu()
+        if not torch.isfinite(u).all():
+            return False
         parts = compress_fragment(u, self.sections, key)
         data = b"".join(
             write_section(section, _host(part.indices), part.q.numpy(), _host(part.scales))
             for section, part in zip(self.sections, parts, strict=True)
         )
         body.copy_(torch.from_numpy(np.frombuffer(bytearray(data), np.uint8)))
-        c = decompress_fragment(parts, self.sections)
         if residual_ is not None:
             assert self.decay is not None
-            residual_.copy_(residual(u, c, self.decay))
-        return c.to(values.device)
+            residual_.copy_(residual(u, decompress_fragment(parts, self.sections), self.decay))
+        return True
 
     def _decode_add(self, body: torch.Tensor, key: Key, out: torch.Tensor) -> None:
         parts = [

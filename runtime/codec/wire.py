@@ -90,7 +90,7 @@ def unseal(payload: memoryview, expected: Header) -> Header:
 
 def payload_error(site: int, round: int, reason: str) -> PayloadError:
     """The error for a payload that cannot be trusted."""
-    return PayloadError(f"payload from site {site}, round {round}: {reason}")
+    return PayloadError(f"payload from site {site}, round {round}: {reason}", site)
 
 
 def next_chain(chain: bytes, round: int, fragment: int, result: np.ndarray) -> bytes:
