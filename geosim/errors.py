@@ -21,10 +21,10 @@ class PayloadError(RunError):
     """A payload from the WAN that cannot be trusted; the message names peer, round and reason.
 
     Attributes:
-        site: the peer's number.
+        site: the peer's number; -1 where that is not known.
     """
 
-    def __init__(self, message: str, site: int) -> None:
+    def __init__(self, message: str, site: int = -1) -> None:
         super().__init__(message)
         self.site = site
 

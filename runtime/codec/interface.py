@@ -77,8 +77,8 @@ class FragmentCodec(ABC):
 
         Raises:
             UsageError: a shape or dtype is wrong, or a residual is missing or one too many.
-            NotFiniteError: weight * values + residual is not finite. The residual is then as before, up to the
-                rounding of a sum that was taken and undone; what `out` holds means nothing.
+            NotFiniteError: weight * values + residual is not finite. The residual is then as before, up to
+                the rounding of a sum that was taken and undone; what `out` holds means nothing.
         """
         self._check("values", values, (torch.float32, torch.bfloat16, torch.float16), self.numel)
         self._check("out", out, (torch.uint8,), self.payload_bytes)
