@@ -20,6 +20,7 @@ from geosim.policy import (
     TopK,
     make_layout,
 )
+from runtime.codec.cpu import CpuCodec
 from runtime.codec.reference import ReferenceCodec
 
 TABLE = table(
@@ -87,7 +88,7 @@ def codec(request) -> Codec:
     return request.param
 
 
-@pytest.fixture(params=[ReferenceCodec], ids=lambda c: c.name)
+@pytest.fixture(params=[ReferenceCodec, CpuCodec], ids=lambda c: c.name)
 def codec_class(request):
     """Every codec passes the same suite."""
     return request.param

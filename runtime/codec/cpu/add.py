@@ -1,0 +1,142 @@
+"""u = weight * values + residual, a block of memory at a time, with the check that all of it is finite."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+
+from runtime.codec.cpu.lowlevel import LANES, add_lanes, from_bits, to_bits
+
+BLOCK = 2048
+FP32, BF16, FP16 = 0, 1, 2
+MAGNITUDE = np.uint32(0x7FFFFFFF)
+NOT_FINITE = np.uint32(0x7F800000)
+_HALF_SCALE = np.float32(2.0**112)
+
+
+def weigh(values: Any, kind: int, weight: Any, residual: Any, has_residual: bool, u: Any) -> Any:
+    """u = weight * values (+ residual), and the largest magnitude's bits; halves come as uint16."""
+
+
+@overload(weigh)
+def _weigh(values: Any, kind: Any, weight: Any, residual: Any, has_residual: Any, u: Any) -> Any:
+    if values.dtype == types.float32:
+
+        def single(values: Any, kind: Any, weight: Any, residual: Any, has_residual: Any, u: Any) -> Any:
+            top = np.uint32(0)
+            if has_residual:
+                for i in range(len(values)):
+                    sum_ = np.float32(values[i] * weight) + residual[i]
+                    u[i] = sum_
+                    top = max(top, np.uint32(to_bits(sum_) & MAGNITUDE))
+            else:
+                for i in range(len(values)):
+                    product = values[i] * weight
+                    u[i] = product
+                    top = max(top, np.uint32(to_bits(product) & MAGNITUDE))
+            return top
+
+        return single
+
+    def half(values: Any, kind: Any, weight: Any, residual: Any, has_residual: Any, u: Any) -> Any:
+        if kind == BF16:
+            for i in range(len(values)):
+                u[i] = from_bits(np.uint32(np.uint32(values[i]) << np.uint32(16)))
+        else:
+            # The exponent bias differs by 112; an exponent of ones (not finite) must stay one.
+            for i in range(len(values)):
+                word = np.uint32(values[i])
+                size = from_bits(np.uint32((word & np.uint32(0x7FFF)) << np.uint32(13))) * _HALF_SCALE
+                special = NOT_FINITE if (word & np.uint32(0x7C00)) == 0x7C00 else np.uint32(0)
+                sign = (word & np.uint32(0x8000)) << np.uint32(16)
+                u[i] = from_bits(np.uint32(to_bits(size) | special | sign))
+        top = np.uint32(0)
+        for i in range(len(values)):
+            sum_ = u[i] * weight
+            if has_residual:
+                sum_ = sum_ + residual[i]
+            u[i] = sum_
+            top = max(top, np.uint32(to_bits(sum_) & MAGNITUDE))
+        return top
+
+    return half
+
+
+@njit(cache=True, nogil=True)
+def add(values: Any, kind: int, weight: Any, residual: Any, has_residual: bool, u: Any) -> Any:
+    """u = weight * values (+ residual) for at most BLOCK elements; returns the bits of the largest |u|."""
+    return weigh(values, kind, weight, residual, has_residual, u[: len(values)])
+
+
+def single(values: Any, kind: int, room: Any) -> Any:
+    """A block's values as fp32: themselves, or halves widened into `room`."""
+
+
+@overload(single)
+def _single(values: Any, kind: Any, room: Any) -> Any:
+    if values.dtype == types.float32:
+
+        def same(values: Any, kind: Any, room: Any) -> Any:
+            return values
+
+        return same
+
+    def widened(values: Any, kind: Any, room: Any) -> Any:
+        add(values, kind, np.float32(1.0), room, False, room)
+        return room[: len(values)]
+
+    return widened
+
+
+@njit(cache=True, nogil=True)
+def add_into(values: Any, weight: Any, residual: Any, adds: bool) -> bool:
+    """residual <- weight * values (+ residual, if `adds`): what `add_lanes` does, for a few fp32 elements.
+
+    Returns False, and changes nothing, if a result is not finite.
+    """
+    n = len(residual)
+    for i in range(n):
+        total = np.float32(values[i] * weight)
+        if adds:
+            total = total + residual[i]
+        if to_bits(total) & NOT_FINITE == NOT_FINITE:
+            return False
+    for i in range(n):
+        total = np.float32(values[i] * weight)
+        residual[i] = total + residual[i] if adds else total
+    return True
+
+
+@njit(cache=True, nogil=True)
+def add_all(values: Any, kind: int, weight: Any, residual: Any, adds: bool) -> int:
+    """residual <- u until some is not finite; returns how many elements were written."""
+    room = np.empty(BLOCK, np.float32)
+    for at in range(0, len(values), BLOCK):
+        part = residual[at : at + BLOCK]
+        given = single(values[at : at + BLOCK], kind, room)
+        whole = len(part) // LANES * LANES
+        for begin in range(0, whole, LANES):
+            if add_lanes(given, begin, weight, part, begin, adds) != 0:
+                return at + begin
+        if whole < len(part) and not add_into(given[whole:], weight, part[whole:], adds):
+            return at + whole
+    return len(values)
+
+
+@njit(cache=True, nogil=True)
+def take_off(values: Any, kind: int, weight: Any, decay: Any, residual: Any) -> None:
+    """Undo: residual <- residual / decay - weight * values."""
+    u = np.empty(BLOCK, np.float32)
+    for at in range(0, len(values), BLOCK):
+        part = residual[at : at + BLOCK]
+        add(values[at : at + BLOCK], kind, weight, part, False, u)
+        for i in range(len(part)):
+            part[i] = part[i] / decay - u[i]
+
+
+@njit(cache=True, nogil=True)
+def decayed(residual: Any, decay: Any) -> None:
+    """residual <- decay * residual."""
+    for i in range(len(residual)):
+        residual[i] = residual[i] * decay

@@ -1,0 +1,196 @@
+"""Decodes payloads of one fragment: checks all of a body, then adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from geosim.policy.maths import Key
+from runtime.codec.cpu import positions, read
+from runtime.codec.cpu.draw import draw
+from runtime.codec.cpu.plan import ITEM, SectionPlan
+from runtime.codec.cpu.workers import run, shares, threads
+
+_WORDS = 1 << 10
+_STREAMED_FROM = 1 << 20
+_RANGE = 1 << 18
+
+Tasks = list[tuple[int, Callable[[], None]]]
+
+
+class Rows(NamedTuple):
+    """What travelled of one sparse section in several payloads.
+
+    Attributes:
+        found: ascending positions [payloads, k]; drawn ones [1, k], as they are the same in all.
+        c: fp32 values [payloads, k].
+    """
+
+    found: np.ndarray
+    c: np.ndarray
+
+
+class Decoder:
+    """Of one fragment on one shard."""
+
+    def __init__(self, plans: Sequence[SectionPlan]) -> None:
+        self._plans = plans
+        self._sparse = [plan for plan in plans if plan.sparse]
+        self._dtype = np.uint32 if all(plan.numel <= 1 << 32 for plan in self._sparse) else np.int64
+        self._free: dict[int, list[dict[int, Rows]]] = {}
+        self._drawn: tuple[tuple[int, int], dict[int, np.ndarray]] | None = None
+
+    @contextmanager
+    def rows(self, payloads: int, key: Key) -> Iterator[dict[int, Rows]]:
+        """Room for the sparse sections of so many payloads of one round, by section; kept for the next."""
+        free = self._free.setdefault(payloads, [])
+        room = free.pop() if free else {plan.number: self._room(plan, payloads) for plan in self._sparse}
+        for plan in self._sparse:
+            if plan.drawn:
+                room[plan.number] = room[plan.number]._replace(found=self._draw(plan, key)[None])
+        try:
+            yield room
+        finally:
+            free.append(room)
+
+    def _room(self, plan: SectionPlan, payloads: int) -> Rows:
+        found = np.empty((0 if plan.drawn else payloads, plan.count), self._dtype)
+        return Rows(found, np.empty((payloads, plan.count), np.float32))
+
+    def read(self, body: np.ndarray, rows: dict[int, Rows], row: int) -> bool:
+        """Read a body's sparse sections into a row; False if it is a body that no encoder writes."""
+        sound = [True] * len(self._plans)
+        tasks: Tasks = []
+        for plan in self._sparse:
+            if not plan.drawn and not self._read_positions(plan, body, rows[plan.number].found[row]):
+                return False
+
+        def item(plan: SectionPlan, begin: int, end: int) -> None:
+            scales, data = body[plan.scales_at : plan.values_at], body[plan.values_at : plan.end]
+            groups = (begin // plan.width, -(-end // plan.width)) if plan.scale_count else (0, 0)
+            fine = read.scales_are_right(scales, plan.form, *groups)
+            fine = fine and read.values_are_right(data, plan.form, begin, end)
+            if plan.sparse and not plan.drawn:
+                found = rows[plan.number].found[row]
+                fine = fine and positions.well_placed(found, begin, end, plan.block, plan.keep, plan.numel)
+            if plan.sparse and fine:
+                c = rows[plan.number].c[row, begin:end]
+                read.read_values(scales, data, plan.form, plan.width, begin, end, c)
+            if not fine:
+                sound[plan.number] = False
+
+        for plan in self._plans:
+            tasks += [(end - begin, partial(item, plan, begin, end)) for begin, end in plan.items()]
+        _run(tasks)
+        return all(sound)
+
+    def add(self, body: np.ndarray, rows: dict[int, Rows], out: np.ndarray) -> None:
+        """Add what `read` has accepted, in the first row, to `out`."""
+        tasks: Tasks = []
+        for plan in self._plans:
+            if plan.sparse:
+                found, c = rows[plan.number].found[0], rows[plan.number].c[0]
+                for begin, end in _parts(plan.count, ITEM):
+                    place = partial(read.add_sparse, found[begin:end], c[begin:end], plan.ends, plan.shifts)
+                    tasks.append((end - begin, partial(place, out)))
+            else:
+                for begin, end in _parts(plan.count, _RANGE):
+                    tasks.append((end - begin, partial(_add_dense, plan, body, begin, end, False, out)))
+        _run(tasks)
+
+    def sum(self, bodies: Sequence[np.ndarray], rows: dict[int, Rows], out: np.ndarray) -> None:
+        """Overwrite `out` with the sum of what `read` has accepted, a body a row."""
+        streamed = len(out) >= _STREAMED_FROM
+        tasks: Tasks = []
+        for plan in self._plans:
+            if plan.sparse:
+                tasks += self._sum_sparse(plan, rows[plan.number], streamed, out)
+            else:
+                for begin, end in _parts(plan.count, _RANGE):
+                    tasks.append((end - begin, partial(_sum_dense, plan, bodies, begin, end, out)))
+        _run(tasks)
+
+    def _sum_sparse(self, plan: SectionPlan, rows: Rows, streamed: bool, out: np.ndarray) -> Tasks:
+        found, c = rows
+        of = np.arange(len(c)) % len(found)
+        tasks: Tasks = []
+        first = 0
+        for last, shift in zip(plan.ends.tolist(), plan.shifts.tolist(), strict=True):
+            for begin in range(first, last, _RANGE):
+                end = min(last, begin + _RANGE)
+                part = out[begin + shift : end + shift]
+                tasks.append((end - begin, partial(read.sum_sparse, found, of, c, begin, streamed, part)))
+            first = last
+        return tasks
+
+    def _read_positions(self, plan: SectionPlan, body: np.ndarray, found: np.ndarray) -> bool:
+        """A section's positions; False if they are not in range, or do not ascend."""
+        lower, high = body[plan.low_at : plan.high_at], body[plan.high_at : plan.scales_at]
+        used = plan.count * plan.low % 8
+        if used and lower[-1] >> used:
+            return False
+        if plan.upper % 8 and high[-1] >> plan.upper % 8:
+            return False
+        words = _parts(-(-len(high) // 8), max(_WORDS, -(-len(high) // (8 * threads()))))
+        counts = [0] * len(words)
+        sound = [True] * len(words)
+
+        def count(i: int) -> None:
+            counts[i] = positions.count_ones(high, *words[i])
+
+        def place(i: int) -> None:
+            sound[i] = positions.read_positions(
+                lower, high, plan.low, *words[i], begins[i], begins[i + 1], plan.numel, found
+            )
+
+        run([partial(count, i) for i in range(len(words))])
+        if sum(counts) != plan.count:
+            return False
+        begins = np.cumsum([0, *counts]).tolist()
+        run([partial(place, i) for i in range(len(words))])
+        inner = [begin for begin in begins if 0 < begin < plan.count]
+        return all(sound) and all(found[begin] > found[begin - 1] for begin in inner)
+
+    def _draw(self, plan: SectionPlan, key: Key) -> np.ndarray:
+        """All payloads of a round have the same positions, so they are drawn once."""
+        of = (int(key.seed), int(key.round))
+        if self._drawn is None or self._drawn[0] != of:
+            self._drawn = (of, {})
+        known = self._drawn[1]
+        if plan.number not in known:
+            known[plan.number] = draw(plan, key, self._dtype)
+        return known[plan.number]
+
+
+def _parts(count: int, step: int) -> list[tuple[int, int]]:
+    return [(begin, min(count, begin + step)) for begin in range(0, count, step)]
+
+
+def _run(tasks: Tasks) -> None:
+    cuts = shares([weight for weight, _ in tasks], threads()) if tasks else []
+    run([partial(_each, [task for _, task in tasks[at]]) for at in cuts])
+
+
+def _each(tasks: Sequence[Callable[[], None]]) -> None:
+    for task in tasks:
+        task()
+
+
+def _add_dense(
+    plan: SectionPlan, body: np.ndarray, begin: int, end: int, overwrite: bool, out: np.ndarray
+) -> None:
+    shift = int(plan.shifts[0])
+    scales, data = body[plan.scales_at : plan.values_at], body[plan.values_at : plan.end]
+    part = out[begin + shift : end + shift]
+    read.add_dense(scales, data, plan.form, plan.width, begin, end, overwrite, part)
+
+
+def _sum_dense(
+    plan: SectionPlan, bodies: Sequence[np.ndarray], begin: int, end: int, out: np.ndarray
+) -> None:
+    for number, body in enumerate(bodies):
+        _add_dense(plan, body, begin, end, number == 0, out)

@@ -1,0 +1,174 @@
+"""A few machine instructions that numba has no name for, as portable LLVM."""
+
+from typing import Any
+
+import llvmlite.ir as ir
+from numba.core import types
+from numba.extending import intrinsic as _intrinsic
+
+# Its own type would have callers pass the typing context, which they do not.
+intrinsic: Any = _intrinsic
+
+LANES = 64
+_CACHE_LINE = 64
+_STREAMED = 16
+
+
+def _at(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: Any) -> Any:
+    """Pointer to a vector that begins at an element of a contiguous array."""
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+
+
+@intrinsic
+def trailing_zeros(typing: Any, word: Any) -> Any:
+    """Zero bits below the lowest 1 of a uint64 that is not 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def ones(typing: Any, word: Any) -> Any:
+    """Bits of a uint64 that are 1."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def to_bits(typing: Any, number: Any) -> Any:
+    """The bits of a float32, as uint32."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.IntType(32))
+
+    return types.uint32(types.float32), generate
+
+
+@intrinsic
+def from_bits(typing: Any, word: Any) -> Any:
+    """The float32 of bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.uint32), generate
+
+
+@intrinsic
+def reach(typing: Any, words: Any, at: Any, mask: Any, least: Any) -> Any:
+    """Bit j: whether ``words[at + j] & mask >= least``, for 64 uint32 words of a contiguous array."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(ir.IntType(32), LANES)
+        pointer = _at(context, builder, signature.args[0], arguments[0], arguments[1], vector)
+        loaded = builder.load(pointer, align=4)
+        masked = builder.and_(loaded, _spread(builder, arguments[2], vector))
+        reached = builder.icmp_unsigned(">=", masked, _spread(builder, arguments[3], vector))
+        return builder.bitcast(reached, ir.IntType(64))
+
+    return types.uint64(words, types.intp, types.uint32, types.uint32), generate
+
+
+@intrinsic
+def add_lanes(typing: Any, values: Any, at: Any, weight: Any, residual: Any, begin: Any, adds: Any) -> Any:
+    """64 times: residual <- weight * values (+ residual, if `adds`), unless a result is not finite.
+
+    Returns bit j: whether that of ``values[at + j]`` is not; then nothing is stored.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(ir.FloatType(), LANES)
+        words = ir.VectorType(ir.IntType(32), LANES)
+        given = _at(context, builder, signature.args[0], arguments[0], arguments[1], vector)
+        place = _at(context, builder, signature.args[3], arguments[3], arguments[4], vector)
+        product = builder.fmul(builder.load(given, align=4), _spread(builder, arguments[2], vector))
+        before = builder.load(place, align=4)
+        total = builder.select(arguments[5], builder.fadd(product, before), product)
+        exponent = builder.and_(builder.bitcast(total, words), ir.Constant(words, [0x7F800000] * LANES))
+        bad = builder.icmp_unsigned("==", exponent, ir.Constant(words, [0x7F800000] * LANES))
+        mask = builder.bitcast(bad, ir.IntType(64))
+        fine = builder.icmp_unsigned("==", mask, ir.Constant(ir.IntType(64), 0))
+        builder.store(builder.select(fine, total, before), place, align=4)
+        return mask
+
+    boolean = types.boolean
+    return types.uint64(values, types.intp, types.float32, residual, types.intp, boolean), generate
+
+
+@intrinsic
+def raise_lanes(typing: Any, top: Any, at: Any, words: Any, begin: Any, mask: Any) -> Any:
+    """64 times: top <- max(top, words & mask)."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(ir.IntType(32), LANES)
+        place = _at(context, builder, signature.args[0], arguments[0], arguments[1], vector)
+        source = _at(context, builder, signature.args[2], arguments[2], arguments[3], vector)
+        new = builder.and_(builder.load(source, align=4), _spread(builder, arguments[4], vector))
+        old = builder.load(place, align=4)
+        above = builder.icmp_unsigned(">", new, old)
+        builder.store(builder.select(above, new, old), place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(top, types.intp, words, types.intp, types.uint32), generate
+
+
+def _spread(builder: Any, scalar: Any, vector: Any) -> Any:
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
+    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
+
+
+@intrinsic
+def load_word(typing: Any, data: Any, at: Any) -> Any:
+    """Eight bytes of a uint8 array as one little-endian uint64, aligned or not."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = _at(context, builder, signature.args[0], arguments[0], arguments[1], ir.IntType(64))
+        return builder.load(pointer, align=1)
+
+    return types.uint64(data, types.intp), generate
+
+
+@intrinsic
+def past_line(typing: Any, array: Any, at: Any) -> Any:
+    """Bytes from the start of its cache line to an element of a contiguous array."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = _at(context, builder, signature.args[0], arguments[0], arguments[1], ir.IntType(8))
+        address = builder.ptrtoint(pointer, ir.IntType(64))
+        return builder.and_(address, ir.Constant(ir.IntType(64), _CACHE_LINE - 1))
+
+    return types.intp(array, types.intp), generate
+
+
+@intrinsic
+def stream(typing: Any, out: Any, at: Any, source: Any, begin: Any) -> Any:
+    """Copy 16 fp32 values past the caches; ``out[at]`` must begin a cache line."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(ir.FloatType(), _STREAMED)
+        source = _at(context, builder, signature.args[2], arguments[2], arguments[3], vector)
+        target = _at(context, builder, signature.args[0], arguments[0], arguments[1], vector)
+        store = builder.store(builder.load(source, align=4), target, align=_CACHE_LINE)
+        one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+        store.set_metadata("nontemporal", one)
+        return context.get_dummy_value()
+
+    return types.void(out, types.intp, source, types.intp), generate
+
+
+@intrinsic
+def fence(typing: Any) -> Any:
+    """All that was stored before is seen before what is stored after, streamed values too."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate

@@ -1,0 +1,137 @@
+"""Kernels of the Elias-Fano code of ascending positions (docs/wire.md)."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from runtime.codec.cpu.lowlevel import load_word, ones, trailing_zeros
+
+_ONE = np.uint64(1)
+
+
+@njit(cache=True, nogil=True)
+def write_low(found: Any, low: int, begin: int, out: Any) -> None:
+    """Pack the low bits of positions number `begin` (a multiple of 8) and on."""
+    if low == 0:
+        return
+    mask = (_ONE << np.uint64(low)) - _ONE
+    held = np.uint64(0)
+    bits = 0
+    at = begin * low // 8
+    for i in range(len(found)):
+        held |= (np.uint64(found[i]) & mask) << np.uint64(bits)
+        bits += low
+        while bits >= 8:
+            out[at] = held & np.uint64(0xFF)
+            held >>= np.uint64(8)
+            bits -= 8
+            at += 1
+    if bits > 0:
+        out[at] = held
+
+
+@njit(cache=True, nogil=True)
+def write_high(found: Any, low: int, out: Any) -> None:
+    """Mark bit (p_i >> low) + i for every position p_i; the rest are zeros."""
+    out[:] = 0
+    held = np.uint64(0)
+    word = 0
+    for i in range(len(found)):
+        bit = np.int64(np.uint64(found[i]) >> np.uint64(low)) + i
+        if bit >> 6 != word:
+            _store(held, word, out)
+            held = np.uint64(0)
+            word = bit >> 6
+        held |= _ONE << np.uint64(bit & 63)
+    _store(held, word, out)
+
+
+@njit(cache=True, nogil=True)
+def _store(held: Any, word: int, out: Any) -> None:
+    for i in range(8 * word, min(8 * word + 8, len(out))):
+        out[i] = held & np.uint64(0xFF)
+        held >>= np.uint64(8)
+
+
+@njit(cache=True, nogil=True)
+def word_at(data: Any, at: int) -> Any:
+    """Eight bytes from a place on, zeros after the end."""
+    if at + 8 <= len(data):
+        return load_word(data, at)
+    word = np.uint64(0)
+    for i in range(at, len(data)):
+        word |= np.uint64(data[i]) << np.uint64(8 * (i - at))
+    return word
+
+
+@njit(cache=True, nogil=True)
+def count_ones(high: Any, first: int, last: int) -> int:
+    """Ones in the 64-bit words `first` to `last` of a bit vector."""
+    count = 0
+    for word in range(first, last):
+        count += np.int64(ones(word_at(high, 8 * word)))
+    return count
+
+
+@njit(cache=True, nogil=True)
+def read_positions(
+    lower: Any, high: Any, low: int, first: int, last: int, begin: int, end: int, numel: int, out: Any
+) -> bool:
+    """Positions number `begin` to `end`, whose marks lie in the words `first` to `last`; whether all is well.
+
+    Args:
+        lower, high: uint8: the packed low bits, and the bit vector, in which so many marks lie there.
+        low: bits of each position that are packed.
+        numel: what positions must be below.
+        out: all of the section's positions.
+    """
+    i = begin
+    for word in range(first, last):
+        held = word_at(high, 8 * word)
+        base = 64 * word
+        while held != 0:
+            out[i] = base + np.int64(trailing_zeros(held)) - i
+            held &= held - _ONE
+            i += 1
+    _read_low(lower, low, begin, out[begin:end])
+    part = out[begin:end]
+    bad = 0
+    for i in range(1, len(part)):
+        bad |= part[i] <= part[i - 1]
+    return bad == 0 and (len(part) == 0 or part[-1] < numel)
+
+
+@njit(cache=True, nogil=True)
+def _read_low(lower: Any, low: int, begin: int, out: Any) -> None:
+    """out <- out << low | low bits number `begin` and on."""
+    if low == 0:
+        return
+    mask = (_ONE << np.uint64(low)) - _ONE
+    shift = np.uint64(low)
+    n = len(out)
+    i = 0
+    if low <= 7:
+        # A word at any bit holds eight.
+        while i + 8 <= n:
+            bit = (begin + i) * low
+            held = word_at(lower, bit >> 3) >> np.uint64(bit & 7)
+            for j in range(8):
+                out[i + j] = (np.uint64(out[i + j]) << shift) | ((held >> np.uint64(j * low)) & mask)
+            i += 8
+    while i < n:
+        bit = (begin + i) * low
+        held = word_at(lower, bit >> 3) >> np.uint64(bit & 7)
+        out[i] = (np.uint64(out[i]) << shift) | (held & mask)
+        i += 1
+
+
+@njit(cache=True, nogil=True)
+def well_placed(found: Any, begin: int, end: int, block: int, keep: int, numel: int) -> bool:
+    """Whether each whole block that positions number `begin` to `end` lie in holds `keep` of them."""
+    if block > 0:
+        whole = numel // block
+        for b in range(begin // keep, min(whole, -(-end // keep))):
+            if found[b * keep] // block != b or found[b * keep + keep - 1] // block != b:
+                return False
+    return True

@@ -1,0 +1,153 @@
+"""The k-th largest of unsigned words, and the words that reach a threshold."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from runtime.codec.cpu.lowlevel import LANES, ones, reach, trailing_zeros
+
+_BISECTED = 4096
+_BUCKETS = 4096
+ALL_BITS = np.uint32(0xFFFFFFFF)
+_ONE = np.uint64(1)
+
+
+@njit(cache=True, nogil=True)
+def padded(n: int) -> int:
+    """Room that n words need in this module: a multiple of 64."""
+    return (n + LANES - 1) // LANES * LANES
+
+
+@njit(cache=True, nogil=True)
+def count_reaching(words: Any, n: int, mask: Any, least: Any) -> int:
+    """How many of words[:n] & mask are >= least, which is not 0; zeros up to `padded(n)` follow them."""
+    count = 0
+    for at in range(0, n, LANES):
+        count += np.int64(ones(reach(words, at, mask, least)))
+    return count
+
+
+@njit(cache=True, nogil=True)
+def threshold_of(words: Any, n: int, mask: Any, k: int) -> Any:
+    """A t such that words above it are fewer than k or, with those equal to it, exactly k; 1 <= k <= n.
+
+    So the k largest are all above t and, of those equal to t, as many as are missing. `words` has room for
+    `padded(n)`, and what is beyond n becomes 0.
+    """
+    low, high = ALL_BITS, np.uint32(0)
+    for i in range(n):
+        word = np.uint32(words[i] & mask)
+        low = min(low, word)
+        high = max(high, word)
+    words[n : padded(n)] = 0
+    if n > _BISECTED:
+        return _by_buckets(words, n, mask, k, low, high)
+    while low < high:
+        middle = np.uint32(high - (high - low) // np.uint32(2))
+        count = count_reaching(words, n, mask, middle)
+        if count == k:
+            return middle
+        if count > k:
+            low = middle
+        else:
+            high = np.uint32(middle - np.uint32(1))
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _by_buckets(words: Any, n: int, mask: Any, k: int, low: Any, high: Any) -> Any:
+    buckets = np.empty(_BUCKETS, np.int64)
+    above = 0
+    while low < high:
+        shift = np.uint32(0)
+        while (high - low) >> shift >= np.uint32(_BUCKETS):
+            shift += np.uint32(1)
+        buckets[:] = 0
+        for i in range(n):
+            word = np.uint32(words[i] & mask)
+            if low <= word <= high:
+                buckets[(word - low) >> shift] += 1
+        bucket = np.int64((high - low) >> shift)
+        while above + buckets[bucket] < k:
+            above += buckets[bucket]
+            bucket -= 1
+        low = np.uint32(low + (np.uint32(bucket) << shift))
+        if above + buckets[bucket] == k:
+            return low
+        high = min(high, np.uint32(low + ((np.uint32(1) << shift) - np.uint32(1))))
+    return low
+
+
+@njit(cache=True, nogil=True)
+def gather_reaching(
+    words: Any, mask: Any, least: Any, tie_cap: int, base: int, room: int, found: Any, kept: Any
+) -> int:
+    """Append the positions of the words above `least`, and of at least the first `tie_cap` that equal it.
+
+    Args:
+        words, mask: uint32 [n]; words & mask count.
+        base: is added to positions.
+        room: how many `found` and `kept` hold so far; all must fit.
+        found, kept: positions and whole words, from `room` on.
+
+    Returns:
+        `room` after it.
+    """
+    bound = least
+    ties = 0
+    whole = len(words) // LANES * LANES
+    # Unsigned indices cannot be negative, which saves a check at each access.
+    to = np.uint64(room)
+    for at in range(0, whole, LANES):
+        hits = reach(words, at, mask, bound)
+        while hits != 0:
+            j = np.uint64(at) + trailing_zeros(hits)
+            hits &= hits - _ONE
+            word = words[j]
+            if word & mask == least:
+                ties += 1
+                if ties == tie_cap:
+                    bound = np.uint32(least + np.uint32(1))
+            found[to] = np.uint64(base) + j
+            kept[to] = word
+            to += _ONE
+    for i in range(whole, len(words)):
+        if words[i] & mask >= bound:
+            found[to] = base + i
+            kept[to] = words[i]
+            to += _ONE
+    return np.int64(to)
+
+
+@njit(cache=True, nogil=True)
+def keep_above(
+    found: Any, words: Any, n: int, mask: Any, least: Any, ties: int, found_out: Any, words_out: Any
+) -> None:
+    """Of n candidates those above `least` and the first `ties` that equal it, in the same order."""
+    at = 0
+    for i in range(n):
+        word = np.uint32(words[i] & mask)
+        if word > least or (word == least and ties > 0):
+            if word == least:
+                ties -= 1
+            found_out[at] = found[i]
+            words_out[at] = words[i]
+            at += 1
+
+
+@njit(cache=True, nogil=True)
+def count_above(words: Any, n: int, mask: Any, least: Any) -> int:
+    """How many of words[:n] & mask are > least; zeros up to `padded(n)` follow them."""
+    return 0 if least == ALL_BITS else count_reaching(words, n, mask, np.uint32(least + np.uint32(1)))
+
+
+@njit(cache=True, nogil=True)
+def keep_largest(found: Any, words: Any, n: int, mask: Any, k: int, found_out: Any, words_out: Any) -> None:
+    """Of n candidates in ascending order of position the k largest, ties to the lower, in the same order.
+
+    `words` is as `threshold_of` takes it.
+    """
+    least = threshold_of(words, n, mask, k)
+    ties = k - count_above(words, n, mask, least)
+    keep_above(found, words, n, mask, least, ties, found_out, words_out)

@@ -1,0 +1,144 @@
+"""Exact top-k over a section too large for one thread: a sampled threshold, one pass, a fix-up.
+
+The threshold is chosen a little low from a sample, so that one pass over memory adds the residual and
+leaves a few candidates too many. Where the sample misled and too few reach it, further passes with lower
+thresholds follow; the last one takes all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import sqrt
+
+import numpy as np
+
+from runtime.codec.cpu import add, rank, select
+from runtime.codec.cpu.plan import SectionPlan
+from runtime.codec.cpu.update import Update
+from runtime.codec.cpu.workers import run, shares, threads
+
+RANGE = 1 << 20
+_SAMPLED_FROM = 1 << 16
+_SPARE = 1.1
+_DEVIATIONS = 3.0
+_LOWER = 3.0
+_PAD = np.zeros(rank.LANES, np.uint32)
+
+Candidates = tuple[np.ndarray, np.ndarray]  # positions [n], and the bits of u [n + 64]
+
+
+def ranges(plan: SectionPlan) -> list[tuple[int, int]]:
+    """A section's elements in the fragment, in pieces for threads."""
+    out = []
+    for start, stop in plan.section.spans:
+        out += [(at, min(stop, at + RANGE)) for at in range(start, stop, RANGE)]
+    return out
+
+
+class WholeSelection:
+    """One section's top-k."""
+
+    def __init__(self, plan: SectionPlan, update: Update, dtype: type[np.integer]) -> None:
+        """`dtype`: of positions."""
+        self._plan = plan
+        self._update = update
+        self._dtype = dtype
+        self._ranges = ranges(plan)
+        sizes = [end - begin for begin, end in self._ranges]
+        self._bases = np.cumsum([0, *sizes[:-1]]).tolist()
+        self._cuts = shares(sizes, threads())
+        self._written = [0] * len(self._ranges)
+
+    def __call__(self, found_out: np.ndarray, words_out: np.ndarray) -> bool:
+        """u into the update's room, and what is kept into the outputs [count]; False if not finite."""
+        sample = self._sample()
+        spare = 1.0
+        while True:
+            parts = self._collect(self._threshold(sample, spare), bool(self._written[-1]))
+            if not self._finite:
+                return False
+            if sum(len(found) for found, _ in parts) >= self._plan.count:
+                self._keep(parts, found_out, words_out)
+                return True
+            spare *= _LOWER
+
+    def undo(self) -> None:
+        """Take the sum back as far as it was written."""
+        self._update.take_off(
+            (begin, begin + n) for (begin, _), n in zip(self._ranges, self._written, strict=True)
+        )
+
+    @property
+    def _finite(self) -> bool:
+        return all(begin + n == end for (begin, end), n in zip(self._ranges, self._written, strict=True))
+
+    def _threshold(self, sample: np.ndarray, spare: float) -> np.uint32:
+        """A magnitude that a few more than are kept should reach; 0: all do."""
+        n = len(sample) - rank.LANES
+        expected = n * self._plan.count / self._plan.numel
+        wanted = int(spare * max(_SPARE * expected, expected + _DEVIATIONS * sqrt(expected) + _DEVIATIONS))
+        if wanted >= n:
+            return np.uint32(0)
+        return np.uint32(rank.threshold_of(sample, n, rank.ALL_BITS, max(1, wanted)))
+
+    def _sample(self) -> np.ndarray:
+        """Magnitudes of a small share of the elements, and a pad."""
+        if self._plan.numel <= _SAMPLED_FROM:
+            return _PAD
+        update = self._update
+        parts = []
+        for base, (begin, end) in zip(self._bases, self._ranges, strict=True):
+            part = np.empty((end - begin) // select.SAMPLED * select.LINE + select.LINE, np.uint32)
+            n = select.sample(
+                update.values[begin:end], update.kind, update.weight, update.work[begin:end],
+                update.keeps, base // select.SAMPLED, part,
+            )  # fmt: skip
+            parts.append(part[:n])
+        return np.concatenate([*parts, _PAD])
+
+    def _collect(self, least: np.uint32, written: bool) -> list[Candidates]:
+        """Candidates in ascending order of position."""
+        update, count = self._update, self._plan.count
+        results: list[list[Candidates]] = [[] for _ in self._cuts]
+
+        def some(number: int, at: slice) -> None:
+            ties = 0
+            for i in range(at.start, at.stop):
+                begin, end = self._ranges[i]
+                # Memory that is never touched costs nothing, so there is room for all.
+                found, words = np.empty(end - begin, self._dtype), np.empty(end - begin, np.uint32)
+                n, more, self._written[i] = select.collect(
+                    update.values[begin:end], update.kind, update.weight, update.work[begin:end],
+                    update.keeps, written, least, max(0, count - ties), self._bases[i], found, words,
+                )  # fmt: skip
+                if self._written[i] < end - begin:
+                    return
+                ties += more
+                results[number].append((found[:n].copy(), np.concatenate([words[:n], _PAD])))
+
+        run([partial(some, number, at) for number, at in enumerate(self._cuts)])
+        return [part for result in results for part in result]
+
+    def _keep(self, parts: list[Candidates], found_out: np.ndarray, words_out: np.ndarray) -> None:
+        """The largest of the candidates: a threshold over all, then each part on its own."""
+        count = self._plan.count
+        words = np.concatenate([*(words[: len(found)] for found, words in parts), _PAD])
+        n = len(words) - len(_PAD)
+        least = rank.threshold_of(words, n, add.MAGNITUDE, count)
+        above = [rank.count_above(words, len(found), add.MAGNITUDE, least) for found, words in parts]
+        left, at, tasks = count - sum(above), 0, []
+        for (found, words), more in zip(parts, above, strict=True):
+            ties = min(left, int(np.count_nonzero((words[: len(found)] & add.MAGNITUDE) == least)))
+            mine = slice(at, at + more + ties)
+            tasks.append(
+                partial(rank.keep_above, found, words, len(found), add.MAGNITUDE, least, ties,
+                        found_out[mine], words_out[mine])
+            )  # fmt: skip
+            left, at = left - ties, mine.stop
+        run([partial(_each, tasks[i :: threads()]) for i in range(threads())])
+
+
+def _each(tasks: Sequence[Callable[[], None]]) -> None:
+    for task in tasks:
+        task()

@@ -1,0 +1,53 @@
+"""Threads for kernels that let go of the interpreter's lock. As many as torch may use."""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import torch
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def threads() -> int:
+    """How many a call may use."""
+    return max(1, torch.get_num_threads())
+
+
+def run(tasks: Sequence[Callable[[], object]]) -> None:
+    """Run all to their end, one here and the others beside it."""
+    global _pool
+    if len(tasks) > 1 and _pool is None:
+        _pool = ThreadPoolExecutor(max(threads(), os.cpu_count() or 1), thread_name_prefix="geosim-codec")
+    if len(tasks) <= 1 or _pool is None:
+        for task in tasks:
+            task()
+        return
+    others = [_pool.submit(task) for task in tasks[1:]]
+    try:
+        tasks[0]()
+    finally:
+        wait(others)
+    for other in others:
+        other.result()
+
+
+def shares(weights: Sequence[int], count: int) -> list[slice]:
+    """At most `count` runs of neighbours of about equal weight, none of them empty."""
+    total, out, begin, done = sum(weights), [], 0, 0
+    for i, weight in enumerate(weights):
+        done += weight
+        if done * count >= total * (len(out) + 1) and i + 1 > begin:
+            out.append(slice(begin, i + 1))
+            begin = i + 1
+    if begin < len(weights):
+        out.append(slice(begin, len(weights)))
+    return out
+
+
+def _forget_pool() -> None:
+    global _pool
+    _pool = None
+
+
+os.register_at_fork(after_in_child=_forget_pool)
