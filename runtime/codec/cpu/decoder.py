@@ -48,7 +48,10 @@ class Decoder:
     def rows(self, payloads: int, key: Key) -> Iterator[dict[int, Rows]]:
         """Room for the sparse sections of so many payloads of one round, by section; kept for the next."""
         free = self._free.setdefault(payloads, [])
-        room = free.pop() if free else {plan.number: self._room(plan, payloads) for plan in self._sparse}
+        try:
+            room = free.pop()
+        except IndexError:
+            room = {plan.number: self._room(plan, payloads) for plan in self._sparse}
         for plan in self._sparse:
             if plan.drawn:
                 room[plan.number] = room[plan.number]._replace(found=self._draw(plan, key)[None])
@@ -158,9 +161,10 @@ class Decoder:
     def _draw(self, plan: SectionPlan, key: Key) -> np.ndarray:
         """All payloads of a round have the same positions, so they are drawn once."""
         of = (int(key.seed), int(key.round))
-        if self._drawn is None or self._drawn[0] != of:
-            self._drawn = (of, {})
-        known = self._drawn[1]
+        drawn = self._drawn  # another thread may replace it
+        if drawn is None or drawn[0] != of:
+            drawn = self._drawn = (of, {})
+        known = drawn[1]
         if plan.number not in known:
             known[plan.number] = draw(plan, key, self._dtype)
         return known[plan.number]

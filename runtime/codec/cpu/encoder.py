@@ -27,7 +27,7 @@ class Encoder:
         self._plans = plans
         sparse = [plan for plan in plans if plan.sparse]
         self.kept = sum(plan.count for plan in sparse)
-        self._dtype = np.uint32 if all(plan.numel <= 1 << 32 for plan in sparse) else np.int64
+        self.dtype = np.uint32 if all(plan.numel <= 1 << 32 for plan in sparse) else np.int64
         self._scopes = _Scopes([plan for plan in sparse if not plan.whole and not plan.drawn])
         self._whole = [plan for plan in sparse if plan.whole]
         self._drawn = [plan for plan in sparse if plan.drawn]
@@ -42,7 +42,7 @@ class Encoder:
     def __call__(self, update: Update, key: Key, body: np.ndarray) -> bool:
         """Write `body`; False where u is not finite, the residual then undone."""
         undo: Undo = []
-        found = np.empty(self.kept, self._dtype)
+        found = np.empty(self.kept, self.dtype)
         words = np.empty(self.kept, np.uint32)
         fine = (
             self._add_all(update, undo)
@@ -56,7 +56,7 @@ class Encoder:
             return False
         for plan in self._drawn:
             mine = slice(plan.kept_at, plan.kept_at + plan.count)
-            found[mine] = draw(plan, key, self._dtype)
+            found[mine] = draw(plan, key, self.dtype)
             write.take_values(update.work, found[mine], plan.ends, plan.shifts, words[mine])
         if update.keeps and update.decay != 1:
             run([
@@ -110,7 +110,7 @@ class Encoder:
 
     def _select_whole(self, update: Update, found: np.ndarray, words: np.ndarray, undo: Undo) -> bool:
         for plan in self._whole:
-            selection = WholeSelection(plan, update, self._dtype)
+            selection = WholeSelection(plan, update, self.dtype)
             undo.append(selection.undo)
             mine = slice(plan.kept_at, plan.kept_at + plan.count)
             if not selection(found[mine], words[mine]):

@@ -136,6 +136,23 @@ def load_word(typing: Any, data: Any, at: Any) -> Any:
 
 
 @intrinsic
+def prefetch(typing: Any, array: Any, at: Any) -> Any:
+    """Ask for an element's cache line, to be written; any index will do."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        word = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        builder.call(function, [pointer, *(ir.Constant(word, n) for n in (1, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
+@intrinsic
 def past_line(typing: Any, array: Any, at: Any) -> Any:
     """Bytes from the start of its cache line to an element of a contiguous array."""
 

@@ -10,7 +10,7 @@ from geosim.policy.maths import Section
 from geosim.policy.quantize import SCALE_BYTES
 from geosim.policy.select import Dense, RandomK, kept
 from runtime.codec.bits import packed_bytes
-from runtime.codec.cpu.quantize import AS_FP16, NAMES, RUN
+from runtime.codec.cpu.forms import AS_FP16, NAMES, RUN
 
 ITEM = 1 << 15
 LARGE = 1 << 20

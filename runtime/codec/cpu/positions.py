@@ -36,7 +36,7 @@ def write_high(found: Any, low: int, out: Any) -> None:
     """Mark bit (p_i >> low) + i for every position p_i; the rest are zeros."""
     out[:] = 0
     held = np.uint64(0)
-    word = 0
+    word = np.int64(0)
     for i in range(len(found)):
         bit = np.int64(np.uint64(found[i]) >> np.uint64(low)) + i
         if bit >> 6 != word:
@@ -48,7 +48,7 @@ def write_high(found: Any, low: int, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _store(held: Any, word: int, out: Any) -> None:
+def _store(held: Any, word: Any, out: Any) -> None:
     for i in range(8 * word, min(8 * word + 8, len(out))):
         out[i] = held & np.uint64(0xFF)
         held >>= np.uint64(8)
@@ -66,9 +66,9 @@ def word_at(data: Any, at: int) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def count_ones(high: Any, first: int, last: int) -> int:
+def count_ones(high: Any, first: int, last: int) -> Any:
     """Ones in the 64-bit words `first` to `last` of a bit vector."""
-    count = 0
+    count = np.int64(0)
     for word in range(first, last):
         count += np.int64(ones(word_at(high, 8 * word)))
     return count
@@ -86,14 +86,15 @@ def read_positions(
         numel: what positions must be below.
         out: all of the section's positions.
     """
-    i = begin
+    # Unsigned indices cannot be negative, which saves a check at each access.
+    i = np.uint64(begin)
     for word in range(first, last):
         held = word_at(high, 8 * word)
-        base = 64 * word
+        base = np.uint64(64 * word)
         while held != 0:
-            out[i] = base + np.int64(trailing_zeros(held)) - i
+            out[i] = base + trailing_zeros(held) - i
             held &= held - _ONE
-            i += 1
+            i += _ONE
     _read_low(lower, low, begin, out[begin:end])
     part = out[begin:end]
     bad = 0
@@ -110,28 +111,30 @@ def _read_low(lower: Any, low: int, begin: int, out: Any) -> None:
     mask = (_ONE << np.uint64(low)) - _ONE
     shift = np.uint64(low)
     n = len(out)
-    i = 0
+    done = 0
     if low <= 7:
         # A word at any bit holds eight.
-        while i + 8 <= n:
+        done = n // 8 * 8
+        for i in range(0, done, 8):
             bit = (begin + i) * low
             held = word_at(lower, bit >> 3) >> np.uint64(bit & 7)
-            for j in range(8):
-                out[i + j] = (np.uint64(out[i + j]) << shift) | ((held >> np.uint64(j * low)) & mask)
-            i += 8
-    while i < n:
+            for j in range(np.uint64(8)):
+                at = np.uint64(i) + j
+                out[at] = (np.uint64(out[at]) << shift) | ((held >> (j * shift)) & mask)
+    for i in range(done, n):
         bit = (begin + i) * low
         held = word_at(lower, bit >> 3) >> np.uint64(bit & 7)
         out[i] = (np.uint64(out[i]) << shift) | (held & mask)
-        i += 1
 
 
 @njit(cache=True, nogil=True)
 def well_placed(found: Any, begin: int, end: int, block: int, keep: int, numel: int) -> bool:
-    """Whether each whole block that positions number `begin` to `end` lie in holds `keep` of them."""
+    """Whether each block that positions number `begin` to `end` lie in holds `keep` of them, the last the rest."""
     if block > 0:
         whole = numel // block
         for b in range(begin // keep, min(whole, -(-end // keep))):
             if found[b * keep] // block != b or found[b * keep + keep - 1] // block != b:
                 return False
+        rest = whole * keep
+        return not begin <= rest < end or found[rest] // block == whole
     return True

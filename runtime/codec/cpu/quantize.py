@@ -5,25 +5,15 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from geosim.policy.maths.quantize import BF16_MAX, FP16_MAX, FP32_MAX, TINY, scale_limit
-from geosim.policy.quantize import Integer
+from geosim.policy.maths.quantize import FP32_MAX, TINY
+from runtime.codec.cpu.casts import cast
+from runtime.codec.cpu.forms import AS_E3M0, AS_FP16, AS_INT2, AS_INT8, AS_SIGN, BITS, LIMIT, TOP
 from runtime.codec.cpu.lowlevel import from_bits, to_bits
 from runtime.codec.cpu.select import counter_bits
-
-AS_FP32, AS_BF16, AS_FP16, AS_INT8, AS_INT4, AS_INT2, AS_E3M0, AS_SIGN = range(8)
-NAMES = ("fp32", "bf16", "fp16", "int8", "int4", "int2", "e3m0", "sign")
-BITS = np.array([32, 16, 16, 8, 4, 2, 4, 1])
-TOP = np.array([1, 1, 1, 127, 7, 2, 1, 1], np.float32)
-LIMIT = np.array(
-    [FP32_MAX] * 3 + [scale_limit(Integer(kind=kind)) for kind in ("int8", "int4", "int2")] + [FP32_MAX] * 2,
-    np.float32,
-)
-RUN = 2048
 
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 _TINY = np.float32(TINY)
 _LARGEST = np.float64(FP32_MAX)
-_BF16_MOST, _FP16_MOST = np.float32(BF16_MAX), np.float32(FP16_MAX)
 # Adding and taking off 1.5 * 2^23 rounds a small fp32 number to an integer, ties to even.
 _ROUNDER = np.float32(12582912.0)
 _FRACTION = np.float32(2.0**-24)
@@ -62,7 +52,7 @@ def write_values(
     n = len(x)
     if form <= AS_FP16:
         size = BITS[form] // 8
-        _cast(x, form, dither, c, data[size * begin : size * (begin + n)])
+        cast(x, form, dither, c, data[size * begin : size * (begin + n)])
         return
     if stochastic:
         counter_bits(first, second, begin, dither[:n])
@@ -268,71 +258,3 @@ def _pack(levels: Any, bits: int, at: int, data: Any, packer: Any) -> None:
         if packer[1] == 8:
             data[(at + i) * bits // 8] = packer[0]
             packer[:] = 0
-
-
-@njit(cache=True, nogil=True)
-def _cast(x: Any, form: int, raw: Any, c: Any, data: Any) -> None:
-    n = len(x)
-    if form == AS_FP32:
-        for i in range(n):
-            c[i] = x[i]
-        _copy_bytes(c.view(np.uint8), data)
-        return
-    half = np.empty(RUN, np.uint16)
-    bits = c.view(np.uint32)
-    if form == AS_BF16:
-        for i in range(n):
-            c[i] = min(max(x[i], -_BF16_MOST), _BF16_MOST)
-        for i in range(n):
-            word = bits[i]
-            raw[i] = np.uint32(word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1)))
-        for i in range(n):
-            half[i] = np.uint16(raw[i] >> np.uint32(16))
-            bits[i] = raw[i] & np.uint32(0xFFFF0000)
-    else:
-        for i in range(n):
-            c[i] = min(max(x[i], -_FP16_MOST), _FP16_MOST)
-        _to_half(c, raw, half)
-        widen(half[:n], AS_FP16, c)
-    _copy_bytes(half[:n].view(np.uint8), data)
-
-
-@njit(cache=True, nogil=True)
-def _to_half(x: Any, raw: Any, half: Any) -> None:
-    """fp16 bits of fp32 numbers of at most 65504, ties to even."""
-    bits = x.view(np.uint32)
-    denormal = raw.view(np.float32)
-    n = len(x)
-    for i in range(n):
-        # In 0.5 + |x| the last place is 2^-24, that of fp16's denormal numbers.
-        denormal[i] = abs(x[i]) + _HALF
-    for i in range(n):
-        size = bits[i] & np.uint32(0x7FFFFFFF)
-        small = raw[i] - np.uint32(0x3F000000)
-        rounded = size + np.uint32(0xFFF) + ((size >> np.uint32(13)) & np.uint32(1))
-        normal = (rounded - np.uint32(112 << 23)) >> np.uint32(13)
-        chosen = small if size < np.uint32(113 << 23) else normal
-        half[i] = np.uint16(chosen | ((bits[i] >> np.uint32(16)) & np.uint32(0x8000)))
-
-
-@njit(cache=True, nogil=True)
-def widen(half: Any, form: int, c: Any) -> None:
-    """fp32 of bf16 or fp16 bits that are finite."""
-    bits = c.view(np.uint32)
-    n = len(half)
-    if form == AS_BF16:
-        for i in range(n):
-            bits[i] = np.uint32(half[i]) << np.uint32(16)
-    else:
-        for i in range(n):
-            bits[i] = (np.uint32(half[i]) & np.uint32(0x7FFF)) << np.uint32(13)
-        for i in range(n):
-            c[i] = c[i] * np.float32(2.0**112)
-        for i in range(n):
-            bits[i] = bits[i] | ((np.uint32(half[i]) & np.uint32(0x8000)) << np.uint32(16))
-
-
-@njit(cache=True, nogil=True)
-def _copy_bytes(source: Any, out: Any) -> None:
-    for i in range(len(source)):
-        out[i] = source[i]

@@ -20,9 +20,9 @@ def padded(n: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def count_reaching(words: Any, n: int, mask: Any, least: Any) -> int:
+def count_reaching(words: Any, n: int, mask: Any, least: Any) -> Any:
     """How many of words[:n] & mask are >= least, which is not 0; zeros up to `padded(n)` follow them."""
-    count = 0
+    count = np.int64(0)
     for at in range(0, n, LANES):
         count += np.int64(ones(reach(words, at, mask, least)))
     return count
@@ -82,7 +82,7 @@ def _by_buckets(words: Any, n: int, mask: Any, k: int, low: Any, high: Any) -> A
 @njit(cache=True, nogil=True)
 def gather_reaching(
     words: Any, mask: Any, least: Any, tie_cap: int, base: int, room: int, found: Any, kept: Any
-) -> int:
+) -> Any:
     """Append the positions of the words above `least`, and of at least the first `tie_cap` that equal it.
 
     Args:
@@ -137,7 +137,7 @@ def keep_above(
 
 
 @njit(cache=True, nogil=True)
-def count_above(words: Any, n: int, mask: Any, least: Any) -> int:
+def count_above(words: Any, n: int, mask: Any, least: Any) -> Any:
     """How many of words[:n] & mask are > least; zeros up to `padded(n)` follow them."""
     return 0 if least == ALL_BITS else count_reaching(words, n, mask, np.uint32(least + np.uint32(1)))
 

@@ -6,8 +6,8 @@ import numpy as np
 from numba import njit
 
 from geosim.policy.maths.quantize import TINY
-from runtime.codec.cpu.lowlevel import fence, past_line, stream, to_bits
-from runtime.codec.cpu.quantize import (
+from runtime.codec.cpu.casts import widen
+from runtime.codec.cpu.forms import (
     AS_BF16,
     AS_E3M0,
     AS_FP16,
@@ -17,13 +17,14 @@ from runtime.codec.cpu.quantize import (
     BITS,
     LIMIT,
     RUN,
-    decode_levels,
-    read_scale,
-    widen,
 )
+from runtime.codec.cpu.lowlevel import fence, past_line, prefetch, stream, to_bits
+from runtime.codec.cpu.quantize import decode_levels, read_scale
 
 _TINY = np.float32(TINY)
 _LINE = 16
+_AHEAD = 32
+_ONE = np.uint64(1)
 CHUNK = 4096
 
 
@@ -168,11 +169,14 @@ def add_dense(
 def add_sparse(found: Any, c: Any, ends: Any, shifts: Any, out: Any) -> None:
     """Add values at ascending positions of a section; `out` is the fragment's."""
     span = 0
-    for i in range(len(found)):
+    n = len(found)
+    for i in range(n):
         position = np.int64(found[i])
         while position >= ends[span]:
             span += 1
-        out[position + shifts[span]] += c[i]
+        if i + _AHEAD < n:
+            prefetch(out, np.int64(found[i + _AHEAD]) + shifts[span])
+        out[np.uint64(position + shifts[span])] += c[i]
 
 
 @njit(cache=True, nogil=True)
@@ -187,21 +191,23 @@ def sum_sparse(found: Any, rows: Any, c: Any, begin: int, streamed: bool, out: A
         streamed: write past the caches.
         out: fp32: the range.
     """
-    count = len(rows)
-    total = np.empty(CHUNK, np.float32)
-    at = np.empty(count, np.int64)
+    count, k = c.shape
+    total = np.zeros(CHUNK, np.float32)
+    at = np.empty(count, np.uint64)
+    stop = np.empty(count, np.uint64)
+    positions, values = found.ravel(), c.ravel()
     for m in range(count):
-        at[m] = np.searchsorted(found[rows[m]], begin)
+        at[m] = rows[m] * k + np.searchsorted(found[rows[m]], begin)
+        stop[m] = (rows[m] + 1) * k
     for low in range(0, len(out), CHUNK):
         high = min(len(out), low + CHUNK)
-        total[:] = 0.0
         first, last = begin + low, begin + high
         for m in range(count):
-            row, mine = found[rows[m]], c[m]
-            i = at[m]
-            while i < len(row) and row[i] < last:
-                total[np.int64(row[i]) - first] += mine[i]
-                i += 1
+            i, end = at[m], stop[m]
+            to_value = np.uint64((m - rows[m]) * k)
+            while i < end and positions[i] < last:
+                total[np.uint64(np.int64(positions[i]) - first)] += values[i + to_value]
+                i += _ONE
             at[m] = i
         part = out[low:high]
         if streamed:
@@ -209,6 +215,7 @@ def sum_sparse(found: Any, rows: Any, c: Any, begin: int, streamed: bool, out: A
         else:
             for i in range(len(part)):
                 part[i] = total[i]
+        total[:] = 0.0
     if streamed:
         fence()
 

@@ -86,7 +86,7 @@ def select_scopes(
 
 @njit(cache=True, nogil=True)
 def _add_and_raise(values: Any, weight: Any, residual: Any, adds: bool, top: Any, lanes: int, at: int) -> int:
-    """residual <- u; top[l] <- the largest magnitude at positions that are l modulo `lanes`, unless that is 0.
+    """residual <- u; top[l] <- the largest magnitude at positions that are l modulo `lanes` (0: none).
 
     `at` is the first one's position. Returns how many elements were written.
     """

@@ -34,7 +34,8 @@ def run(tasks: Sequence[Callable[[], object]]) -> None:
 
 def shares(weights: Sequence[int], count: int) -> list[slice]:
     """At most `count` runs of neighbours of about equal weight, none of them empty."""
-    total, out, begin, done = sum(weights), [], 0, 0
+    out: list[slice] = []
+    total, begin, done = sum(weights), 0, 0
     for i, weight in enumerate(weights):
         done += weight
         if done * count >= total * (len(out) + 1) and i + 1 > begin:

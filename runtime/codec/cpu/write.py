@@ -10,7 +10,8 @@ import numpy as np
 from numba import njit
 
 from runtime.codec.cpu.add import NOT_FINITE, add
-from runtime.codec.cpu.quantize import AS_FP16, BITS, RUN, flush, scale_of, write_scale, write_values
+from runtime.codec.cpu.forms import AS_FP16, BITS, RUN
+from runtime.codec.cpu.quantize import flush, scale_of, write_scale, write_values
 
 
 @njit(cache=True, nogil=True)
@@ -56,6 +57,7 @@ def write_dense(
         n = len(given)
         kept = residual[at : at + n] if has_residual else residual[:0]
         if add(given, kind, weight, kept, has_residual, u) >= NOT_FINITE:
+            flush(packer, data, (begin + at) * BITS[form] // 8)
             return at
         for group, low in enumerate(range(0, n if form > AS_FP16 else 0, width)):
             scale[group] = scale_of(u, low, min(n, low + width), form, width, bump)

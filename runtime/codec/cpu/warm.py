@@ -1,0 +1,57 @@
+"""Compiles, or loads from numba's cache, every kernel that a codec needs, so that no window pays for it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.codec.cpu import add, forms, positions, rank, read, select, write
+
+_FEW = 8
+
+
+def warm(kind: int, dtype: type[np.integer]) -> None:
+    """Call all kernels once on a few values.
+
+    Args:
+        kind: of the values that will come, as `add.add` takes it.
+        dtype: of positions.
+    """
+    values = np.zeros(_FEW, np.float32 if kind == add.FP32 else np.uint16)
+    residual, one = np.zeros(_FEW, np.float32), np.float32(1)
+    word = np.uint32(0)
+    found, words = np.arange(rank.padded(_FEW), dtype=dtype), np.zeros(rank.padded(_FEW), np.uint32)
+    index = np.zeros(1, np.int64)
+    size = np.full(1, _FEW)
+    data = np.zeros(4 * _FEW, np.uint8)
+
+    add.add_all(values, kind, one, residual, True)
+    add.take_off(values, kind, one, one, residual)
+    add.decayed(residual, one)
+    select.sample(values, kind, one, residual, True, 0, words)
+    select.collect(values, kind, one, residual, True, False, word, 0, 0, found, words)
+    select.select_scopes(
+        values, kind, one, residual, True, one, index, size, size, index, index, found[:_FEW], words[:_FEW]
+    )
+    select.draw_scopes(word, word, index, size, size, index, found[:_FEW])
+    rank.threshold_of(words, _FEW, rank.ALL_BITS, 1)
+    rank.keep_above(found, words, _FEW, add.MAGNITUDE, rank.count_above(words, _FEW, rank.ALL_BITS, word), 0,
+                    found, words)  # fmt: skip
+    found = np.arange(_FEW, dtype=dtype)
+    form, width = forms.AS_INT8, _FEW
+    write.write_dense(
+        values, kind, one, residual, True, one, form, width, True, False, word, word, 0, data, data
+    )
+    write.write_item(
+        residual, found, size, index, residual, one, form, width, True, False, word, word, 0, data, data
+    )
+    write.take_values(residual, found, size, index, words)
+    positions.write_low(found, 1, 0, data)
+    positions.write_high(found, 1, data)
+    positions.read_positions(data, data, 1, 0, 0, 0, int(positions.count_ones(data, 0, 0)), _FEW, found)
+    positions.well_placed(found, 0, _FEW, 0, 1, _FEW)
+    read.scales_are_right(data, form, 0, 1)
+    read.values_are_right(data, form, 0, _FEW)
+    read.read_values(data, data, form, width, 0, _FEW, residual)
+    read.add_dense(data, data, form, width, 0, _FEW, True, residual)
+    read.add_sparse(found, residual, size, index, residual)
+    read.sum_sparse(found[None], index, residual[None], 0, False, residual)
