@@ -135,7 +135,7 @@ class Exchanger:
         flight.received_s = time.perf_counter()
         codec = self._codecs[flight.fragment]
         opened = [self._open(codec, payload, m, flight) for m, payload in enumerate(payloads)]
-        total = torch.zeros(codec.numel, dtype=torch.float32)
+        total = torch.empty(codec.numel, dtype=torch.float32)
         skipped = not all(one.header.finite for one in opened)
         if not skipped:
             try:

@@ -98,8 +98,8 @@ def read_positions(
     _read_low(lower, low, begin, out[begin:end])
     part = out[begin:end]
     bad = 0
-    for i in range(1, len(part)):
-        bad |= part[i] <= part[i - 1]
+    for j in range(1, len(part)):
+        bad |= part[j] <= part[j - 1]
     return bad == 0 and (len(part) == 0 or part[-1] < numel)
 
 
@@ -129,7 +129,7 @@ def _read_low(lower: Any, low: int, begin: int, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def well_placed(found: Any, begin: int, end: int, block: int, keep: int, numel: int) -> bool:
-    """Whether each block that positions number `begin` to `end` lie in holds `keep` of them, the last the rest."""
+    """Whether each whole block that positions number `begin` to `end` lie in holds `keep`, and the last the rest."""
     if block > 0:
         whole = numel // block
         for b in range(begin // keep, min(whole, -(-end // keep))):
