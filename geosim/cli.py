@@ -1,6 +1,8 @@
 """`geosim`: what is built in, simulate, compare, tune. Commands import what they need when they run."""
 
+import errno
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from geosim.cost.calibration import Calibration
     from geosim.scenario import Scenario
 
+
+_NARROWEST = 80  # columns; a narrower terminal breaks the lines itself, and nothing is left out
 
 app = typer.Typer(
     name="geosim",
@@ -172,19 +176,28 @@ def tune(
     calibration: CalibrationFile = None,
     as_json: Json = False,
 ) -> None:
-    """Choose the least aggressive policy within 5 % of the best reachable throughput."""
-    from geosim.policy import load_policy
-    from geosim.policy.policy import policy_from_dict
+    """Choose the least aggressive policy within 5 % of the best reachable throughput.
+
+    It chooses interval, streams, overlap, codec.select and codec.quantize, and
+    adds a residual where something is lost. What --set policy.FIELD=VALUE says of
+    one of these is held fixed. All else is as --base has it, and so are an eager
+    or streaming overlap and random-k.
+    """
+    from geosim.policy import SyncPolicy, load_policy, policy_from_dict
     from geosim.report import tuning
     from geosim.report.reason import reason
-    from geosim.tune import default_base, tune
+    from geosim.settings import apply_settings
+    from geosim.tune import default_base, held_fields, tune
 
     world, changes = _scenario(scenario, settings)
-    start = load_policy(base, changes) if base else policy_from_dict(_with(default_base().to_dict(), changes))
+    if base is None:
+        start = policy_from_dict(apply_settings(SyncPolicy, default_base().to_dict(), changes))
+    else:
+        start = load_policy(base, changes)
     known = _calibration(calibration)
     if out is not None:
         _check_writable(out)
-    tuned = tune(world, base=start, max_interval=max_interval, calibration=known)
+    tuned = tune(world, base=start, max_interval=max_interval, calibration=known, held=held_fields(changes))
     reasons = reason(world, tuned, known)
     if out is not None:
         _write(out, tuned.chosen.policy.to_yaml())
@@ -205,15 +218,6 @@ def _scenario(name: str, settings: list[str] | None) -> "tuple[Scenario, dict[st
     return load_scenario(name, for_scenario), for_policy
 
 
-def _with(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Plain data with fields set by dotted path."""
-    from geosim.documents import set_path
-
-    for path, value in changes.items():
-        set_path(data, path, value)
-    return data
-
-
 def _calibration(path: Path | None) -> "Calibration | None":
     from geosim.cost.calibration import load_calibration
 
@@ -223,10 +227,18 @@ def _calibration(path: Path | None) -> "Calibration | None":
 def _check_writable(path: Path) -> None:
     """Refuse a path that cannot be written before the work starts."""
     folder = path.parent
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder: name a file")
-    if not folder.is_dir():
-        raise UsageError(f"{path}: there is no folder {folder}: create it first")
+    try:
+        if path.is_dir():
+            raise UsageError(f"{path}: is a folder: name a file")
+        if not folder.is_dir():
+            raise UsageError(f"{path}: there is no folder {folder}: create it first")
+        if not path.exists():
+            path.touch()
+            path.unlink()
+        elif not os.access(path, os.W_OK):
+            raise UsageError(f"{path}: cannot write: {os.strerror(errno.EACCES)}")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot write: {error.strerror}") from None
 
 
 def _write(path: Path, text: str) -> None:
@@ -240,7 +252,8 @@ def _print(what: "RenderableType") -> None:
     """Print a screen, without the blanks that pad tables to their width."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.width = max(console.width, _NARROWEST)
     with console.capture() as capture:
         console.print(what)
     typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))

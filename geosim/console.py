@@ -1,5 +1,7 @@
 """How every command ends: a mistake is one line on standard error, and an exit status."""
 
+import errno
+import os
 import signal
 import sys
 import threading
@@ -8,9 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NoReturn
 
-from geosim.errors import GeosimError, UsageError
+from geosim.errors import GeosimError, RunError, UsageError
 from geosim.units import Dimension, parse
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 STOPPED = 130  # what a shell says of a command that Ctrl-C has ended
 
 
@@ -44,6 +47,12 @@ def run_quietly(command: Callable[[], Any], name: str) -> int:
         return error.exit_status
     except KeyboardInterrupt:
         status = STOPPED
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - or Python writes what is left once more as it ends
+        _say(name, f"cannot write: {error.strerror}")
+        return RunError.exit_status
     except Exception as error:
         # What typer's own parser refuses; which module its class lives in depends on typer's release.
         if not hasattr(error, "format_message") or not hasattr(error, "exit_code"):
@@ -64,15 +73,18 @@ def run_quietly(command: Callable[[], Any], name: str) -> int:
 
 
 def parse_option(option: str, text: str, dimension: Dimension) -> float:
-    """The SI value of an option's text.
+    """The SI value of an option's text, which must be above 0.
 
     Raises:
-        UsageError: as `units.parse`, with the option named.
+        UsageError: as `units.parse`, or for 0 and below, with the option named.
     """
     try:
-        return parse(text, dimension)
+        value = parse(text, dimension)
     except UsageError as error:
         raise UsageError(f"{option}: {error}") from None
+    if value <= 0:
+        raise UsageError(f"{option} {text}: must be above 0")
+    return value
 
 
 def make_folder(option: str, folder: Path) -> None:

@@ -1,13 +1,17 @@
-"""YAML documents: read strictly, found by name, changed by dotted path."""
+"""YAML documents, read strictly and found by name; and the known name that a wrong one was meant for."""
 
-from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
+import os
+import re
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from geosim.errors import UsageError
+
+_NEAR = 0.6
 
 
 class _Loader(yaml.SafeLoader):
@@ -19,11 +23,46 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 continue
             if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"'{key.value}' is given twice", key.start_mark
-                )
+                raise _Twice(None, None, f"'{key.value}' is given twice", key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, TypeError, AttributeError, KeyError):
+            # What PyYAML's own readers of dates and numbers let through: 2024-13-45, !!int x.
+            what = f"'{node.value}' is no value" if isinstance(node, yaml.ScalarNode) else "no value"
+            raise yaml.constructor.ConstructorError(None, None, what, node.start_mark) from None
+
+
+class _Twice(yaml.constructor.ConstructorError):
+    """A key that is given twice."""
+
+
+def parse_yaml(text: str) -> Any:
+    """Plain data from YAML text.
+
+    Raises:
+        UsageError: one line, ``line N: reason``.
+    """
+    try:
+        return yaml.load(text, _Loader)
+    except _Twice as error:
+        raise UsageError(f"line {_line(text, error)}: {error.problem}") from None
+    except yaml.YAMLError as error:
+        reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+        raise UsageError(f"line {_line(text, error)}: not YAML: {' '.join(str(reason).split())}") from None
+    except RecursionError:
+        raise UsageError("line 1: not YAML: nested too deeply") from None
+
+
+def _line(text: str, error: yaml.YAMLError) -> int:
+    """The line that an error is about, counted from 1."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if mark is not None:
+        return int(mark.line) + 1
+    return text.count("\n", 0, getattr(error, "position", 0)) + 1
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -38,95 +77,53 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: cannot read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not a text file in UTF-8") from None
+    except ValueError as error:
+        raise UsageError(f"{str(path)!r}: cannot read: {error}") from None
     try:
-        data = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        detail = " ".join(str(error).split())
-        raise UsageError(f"{path}: not YAML: {detail}") from None
+        data = parse_yaml(text)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
     if not isinstance(data, dict):
-        raise UsageError(f"{path}: expected a mapping of fields")
+        empty = "is empty: " if data is None else ""
+        raise UsageError(f"{path}: {empty}expected a mapping of fields")
     return data
 
 
-def set_path(
-    data: dict[str, Any],
-    path: str,
-    value: Any,
-    written_out: Callable[[str, str], dict[str, Any]] = lambda field, word: {"kind": word},
-) -> None:
-    """Set one field of nested plain data by its dotted path; list items by number.
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that another was probably meant for; the order of its parts does not matter.
 
-    Args:
-        data: changed in place.
-        path: such as ``wan.0.rtt``.
-        value: plain data.
-        written_out: what the bare word of a field stands for, where the path goes on below it.
-
-    Raises:
-        UsageError: if the path runs through something that has no such member.
+    ``bandwidth_back`` is as near to ``back_bandwidth`` as can be. None if nothing is near.
     """
-    here: Any = data
-    parts = path.split(".")
-    for depth, part in enumerate(parts):
-        last = depth == len(parts) - 1
-        if isinstance(here, str):
-            here = _write_out(data, parts[:depth], written_out(parts[depth - 1], here))
-        if isinstance(here, list):
-            if not part.isdecimal() or int(part) >= len(here):
-                raise UsageError(f"--set {path}: '{part}' is no item of a list of {len(here)}; count from 0")
-            if last:
-                here[int(part)] = value
-            else:
-                here = here[int(part)]
-        elif isinstance(here, dict):
-            if last:
-                here[part] = value
-            else:
-                if here.get(part) is None:
-                    here[part] = {}
-                here = here[part]
-        else:
-            raise UsageError(f"--set {path}: '{'.'.join(parts[:depth])}' has no fields below it")
+    best = max(known, key=lambda name: _likeness(word, name), default=None)
+    return best if best is not None and _likeness(word, best) >= _NEAR else None
 
 
-def _write_out(data: Any, parts: list[str], fields: dict[str, Any]) -> dict[str, Any]:
-    """Put `fields` in the place of the bare word at `parts`, and return them."""
-    here = data
-    for part in parts[:-1]:
-        here = here[int(part)] if isinstance(here, list) else here[part]
-    key: Any = int(parts[-1]) if isinstance(here, list) else parts[-1]
-    here[key] = fields
-    return fields
+def _likeness(a: str, b: str) -> float:
+    """From 0 to 1, as `difflib` has it, of the words as they are or with their parts sorted."""
+    return max(SequenceMatcher(None, y, x).ratio() for x, y in ((a, b), (_sorted(a), _sorted(b))))
 
 
-def find_document(
-    kind: str,
-    name_or_file: str,
-    folder: Path,
-    names: Sequence[str],
-    changes: Mapping[str, Any] | None,
-    written_out: Callable[[str, str], dict[str, Any]] = lambda field, word: {"kind": word},
-) -> dict[str, Any]:
-    """A built-in document by name, or a user's by its file, with fields set by dotted path.
+def _sorted(word: str) -> str:
+    return " ".join(sorted(re.split(r"[_\-\s]+", word.lower())))
+
+
+def find_document(kind: str, name_or_file: str, folder: Path, names: Sequence[str]) -> dict[str, Any]:
+    """A built-in document by name, or a user's by its file.
 
     Args:
         kind: what it is, for messages.
         name_or_file: one of `names`, which are files of `folder`, or a path.
         folder, names: what is built in.
-        changes: dotted path -> value.
-        written_out: as for `set_path`.
 
     Raises:
-        UsageError: an unknown name, a missing file, or a path that leads nowhere: one line.
+        UsageError: an unknown name, or a file that is missing or no mapping: one line.
     """
     path = folder / f"{name_or_file}.yaml"
     if name_or_file not in names:
         path = Path(name_or_file)
-        if not path.suffix and not path.is_file():
-            near = get_close_matches(name_or_file, names, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"built in: {', '.join(names)}"
+        # Not Path.is_file(): a pipe, as in --policy <(command), is fine, and so is a name of any length.
+        if not path.suffix and (not os.path.exists(path) or path.is_dir()):
+            near = nearest(name_or_file, names)
+            hint = f"did you mean '{near}'?" if near else f"built in: {', '.join(names)}"
             raise UsageError(f"{kind} '{name_or_file}' is neither built in nor a file: {hint}")
-    data = read_yaml(path)
-    for dotted, value in (changes or {}).items():
-        set_path(data, dotted, value, written_out)
-    return data
+    return read_yaml(path)

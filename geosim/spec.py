@@ -4,10 +4,9 @@ A field that carries a unit has it in its name (`rtt_s`). Text uses the bare nam
 (``rtt: 30 ms``); Python code may also give the SI number under the full name (``rtt_s=0.03``).
 """
 
-import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -15,6 +14,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from geosim import units
+from geosim.documents import nearest
 from geosim.errors import UsageError
 
 
@@ -52,8 +52,8 @@ def _unit_of(annotation: Any, metadata: list[Any]) -> Unit | None:
     return None
 
 
-def _takes_bool(annotation: Any) -> bool:
-    return annotation is bool or any(_takes_bool(arg) for arg in get_args(annotation))
+def _takes(plain: type, annotation: Any) -> bool:
+    return annotation is plain or any(_takes(plain, arg) for arg in get_args(annotation))
 
 
 class Spec(BaseModel):
@@ -89,12 +89,15 @@ class Spec(BaseModel):
                     raise UsageError(f"{key}: {error}") from None
             else:
                 info = cls.model_fields.get(key) if isinstance(key, str) else None
-                if isinstance(value, bool) and info is not None and not _takes_bool(info.annotation):
+                if isinstance(value, bool) and info is not None and not _takes(bool, info.annotation):
                     word = str(value).lower()
                     raise UsageError(
                         f"{key}: got {word} (as YAML also reads yes, no, on and off): write a number or name"
                     )
-                out[key] = value
+                share = None
+                if isinstance(value, str) and info is not None and _takes(float, info.annotation):
+                    share = units.parse_percent(value)
+                out[key] = value if share is None else share
         return out
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,7 +141,7 @@ def from_dict(cls: type[SpecT], data: Any, where: str) -> SpecT:
         UsageError: one line naming `where`, the field, the value and what would be right.
     """
     if not isinstance(data, Mapping):
-        raise UsageError(f"{where}: expected a mapping of fields, got {type(data).__name__}")
+        raise UsageError(f"{where}: expected {_MAPPING}, got {type(data).__name__}")
     try:
         return cls.model_validate(dict(data))
     except ValidationError as error:
@@ -150,35 +153,40 @@ _BELOW = re.compile(
 )  # a message that begins with a field below where it was raised
 
 
+_UNKNOWN = ("extra_forbidden", "invalid_key")
+_MAPPING = "a mapping of fields"
+_SHAPES = {"tuple_type": "a list", "model_type": _MAPPING, "model_attributes_type": _MAPPING}
+
+
 def _one_line(cls: type[Spec], data: Any, error: ValidationError) -> str:
     """The first problem of a pydantic error, in the words of the file that the user wrote."""
     problems = error.errors(include_url=False)
     # Unknown keys explain most other complaints (a misspelt required key, for one), so they go first.
-    problems.sort(key=lambda p: p["type"] != "extra_forbidden")
+    problems.sort(key=lambda p: p["type"] not in _UNKNOWN)
     first = problems[0]
     path, value = _locate(data, first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    if first["type"] == "extra_forbidden":
+    if first["type"] in _UNKNOWN:
         key = str(first["loc"][-1])
         known = _keys_at(cls, first["loc"][:-1])
-        near = difflib.get_close_matches(key, known, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(sorted(known))}"
+        near = nearest(key, known)
+        hint = f"did you mean '{near}'?" if near else f"known keys: {', '.join(sorted(known))}"
         return f"{path}: unknown key; {hint}{more}"
     if first["type"] == "missing":
         short = isinstance(first["loc"][-1], int)
         return f"{path}: {'too few items' if short else 'this field is required'}{more}"
-    if first["type"] == "tuple_type":
-        return f"{path}: must be a list{more}"
+    if first["type"] in _SHAPES:
+        return f"{path}: must be {_SHAPES[first['type']]}{more}"
     if first["type"] == "union_tag_invalid":
-        return (
-            f"{path}: unknown kind '{first['ctx']['tag']}': use one of {first['ctx']['expected_tags']}{more}"
-        )
+        tag, known = first["ctx"]["tag"], first["ctx"]["expected_tags"]
+        return f"{path}: unknown kind '{tag}': use one of {known}{more}"
     if first["type"] == "union_tag_not_found":
         return f"{path}: needs a 'kind'{more}"
     if path and isinstance(first.get("ctx", {}).get("error"), UsageError) and _BELOW.match(message):
         return f"{path}.{message}{more}"
-    shown = "" if isinstance(value, Mapping | list | tuple) or value is None else f" (got {value!r})"
+    given = "null" if value is None else repr(value)
+    shown = "" if isinstance(value, Mapping | list | tuple) else f" (got {given})"
     if isinstance(value, str) and repr(value) in message:
         shown = ""
     return f"{path}: {message}{shown}{more}" if path else f"{message}{more}"
@@ -216,6 +224,16 @@ def _text_keys(name: int | str) -> tuple[str, ...]:
 
 def _keys_at(cls: type[Spec], loc: tuple[int | str, ...]) -> list[str]:
     """Every key known below `loc`; families are searched whole, since the tag may itself be wrong."""
+    return [key for model in _models_at(cls, loc) for key in _keys_of(model)]
+
+
+def keys_of_kind(cls: type[Spec], path: Sequence[str], kind: Any) -> set[str]:
+    """Every key that a kind of the family at `path` knows; empty if there is no such kind there."""
+    models = [model for model in _models_at(cls, path) if kind in _tags(model)]
+    return {key for model in models for key in (*_keys_of(model), *model.model_fields)}
+
+
+def _models_at(cls: type[Spec], loc: Sequence[int | str]) -> list[Any]:
     models: list[Any] = [cls]
     for part in loc:
         step: list[Any] = []
@@ -224,11 +242,13 @@ def _keys_at(cls: type[Spec], loc: tuple[int | str, ...]) -> list[str]:
             if info is not None:
                 step += _models_in(info.annotation)
         models = step or [m for m in models if part in _tags(m)] or models
-    keys = []
-    for model in models:
-        named = {field: key for key, (field, _) in model.quantities().items()}
-        keys += [named.get(name, name) for name in model.model_fields]
-    return keys
+    return models
+
+
+def _keys_of(model: Any) -> list[str]:
+    """The fields of a spec, as they are written in YAML."""
+    named = {field: key for key, (field, _) in model.quantities().items()}
+    return [named.get(name, name) for name in model.model_fields]
 
 
 def _tags(model: Any) -> tuple[Any, ...]:
@@ -245,13 +265,34 @@ def _models_in(annotation: Any) -> list[Any]:
 
 def positive(value: float) -> float:
     """Validator: finite and above zero."""
-    if not (math.isfinite(value) and value > 0):
+    if not math.isfinite(value):
+        raise UsageError("must be finite and above 0")
+    if value <= 0:
         raise UsageError("must be above 0")
     return value
 
 
 def not_negative(value: float) -> float:
     """Validator: finite and at least zero."""
-    if not (math.isfinite(value) and value >= 0):
+    if not math.isfinite(value):
+        raise UsageError("must be finite and 0 or more")
+    if value < 0:
         raise UsageError("must be 0 or more")
     return value
+
+
+def within(least: str, most: str, dimension: units.Dimension) -> Callable[[float], float]:
+    """A validator: finite, and in the range that a quantity of this world can have, bounds included.
+
+    Args:
+        least, most: text with units; a `least` of "0 s" lets zero pass, any other wants more than zero.
+        dimension: of the bounds.
+    """
+    low, high = units.parse(least, dimension), units.parse(most, dimension)
+
+    def check(value: float) -> float:
+        if not low <= (not_negative if low == 0 else positive)(value) <= high:
+            raise UsageError(f"must lie between {least} and {most}")
+        return value
+
+    return check

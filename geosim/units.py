@@ -13,8 +13,10 @@ from decimal import Decimal
 
 from geosim.errors import UsageError
 
-_DECIMAL = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15}
+_DECIMAL = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4}
+_NOT_FINITE = re.compile(r"\s*[-+]?(inf|infinity|nan)\b.*", re.IGNORECASE)
+_PERCENT = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*%\s*", re.ASCII)
 _TEXT = re.compile(r"\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*(\S.*?)?\s*")
 
 
@@ -75,11 +77,14 @@ def parse(text: object, dimension: Dimension) -> float:
     """Parse ``"<number> <unit>"`` into SI.
 
     Raises:
-        UsageError: for a bare number, an unknown or ambiguous unit, or text that is no quantity.
+        UsageError: for a bare number, an unknown or ambiguous unit, a value that is not finite, or text that
+            is no quantity.
     """
     want = f"write it with a unit, like '{dimension.example}'"
     if not isinstance(text, str):
         raise UsageError(f"{text!r} is not a {dimension.name}: {want}")
+    if _NOT_FINITE.fullmatch(text):
+        raise UsageError(f"{text!r}: must be finite, like '{dimension.example}'")
     match = _TEXT.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is not a {dimension.name}: {want}")
@@ -96,8 +101,17 @@ def parse(text: object, dimension: Dimension) -> float:
     except ArithmeticError:
         raise UsageError(f"{text!r} is not a {dimension.name}: {want}") from None
     if not math.isfinite(value):
-        raise UsageError(f"{text!r} is too large a {dimension.name}: {want}")
+        raise UsageError(f"{text!r} is too large a {dimension.name}: write one like '{dimension.example}'")
     return value
+
+
+def parse_percent(text: str) -> float | None:
+    """The number that ``"5 %"`` stands for, 0.05; None for text that is no percentage."""
+    match = _PERCENT.fullmatch(text)
+    try:
+        return None if match is None else float(Decimal(match[1]) / 100)
+    except ArithmeticError:
+        return None
 
 
 def format_exact(value: float, dimension: Dimension) -> str:

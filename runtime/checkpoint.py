@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +20,27 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from geosim.errors import RunError, UsageError
+from geosim.errors import GeosimError, RunError, UsageError
+from runtime.saved import common_step, path_of, steps_of
 from runtime.sites import Sites
 
-FORMAT = 1
+FORMAT = 2
 KEPT = 2  # files of a rank; more while another rank lags behind
 
 
-def path_of(folder: Path, site: str, rank: int, step: int) -> Path:
-    """Where one rank's file of one step lies."""
-    return folder / f"{site}.rank-{rank}.step-{step}.pt"
-
-
-def steps_of(folder: Path, site: str, rank: int) -> list[int]:
-    """The steps that one rank has files of, ascending."""
-    pattern = re.compile(re.escape(f"{site}.rank-{rank}.step-") + r"(\d+)\.pt")
-    with contextlib.suppress(OSError):
-        return sorted(int(found[1]) for name in os.listdir(folder) if (found := pattern.fullmatch(name)))
-    return []
-
-
 def save(
-    folder: Path, sites: Sites, *, model: nn.Module, optimizer: Optimizer, scheduler: LRScheduler, step: int
+    folder: Path,
+    sites: Sites,
+    *,
+    model: nn.Module,
+    optimizer: Optimizer,
+    scheduler: LRScheduler,
+    step: int,
+    run: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write this rank's file; every rank of every site does it at the same step.
+
+    `run` is kept with it for whoever loads it: plain data on what it belongs to.
 
     The optimizer completes its rounds in flight first. The file appears whole or not at all. Older files go,
     but for the last ones and for those that some rank has not got beyond.
@@ -55,6 +52,7 @@ def save(
     state = {
         "format": FORMAT,
         "step": step,
+        "run": None if run is None else dict(run),
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
         "scheduler": scheduler.state_dict(),
@@ -87,10 +85,12 @@ def load(
     model: nn.Module,
     optimizer: Optimizer,
     scheduler: LRScheduler,
+    accept: Callable[[Any], None] | None = None,
 ) -> int:
     """Read this rank's file of the newest step that all ranks have, into model, optimizer and scheduler.
 
-    Every rank of every site calls it, and looks only at its own files.
+    Every rank of every site calls it, and looks only at its own files. `accept` sees what was saved as `run`
+    before anything changes, and may refuse it by raising a UsageError.
 
     Returns:
         The step to go on from.
@@ -100,38 +100,49 @@ def load(
         RunError: if the sites' files disagree, or a site does not come.
     """
     held = sites.gather("resume", steps_of(folder, sites.name, sites.rank))
-    common = set.intersection(*(set(steps) for steps in held.values()))
-    if not common:
-        raise UsageError(f"{folder}: no step that all ranks have saved: {_shown(held)}")
-    source = path_of(folder, sites.name, sites.rank, max(common))
-    step = _read(source, model, optimizer, scheduler)
-    if step != max(common):
-        raise RunError(f"{source}: holds step {step}: rename it, or save again")
+    step = common_step(folder, held)
+    source = path_of(folder, sites.name, sites.rank, step)
+    state = read(source)
+    if state["step"] != step:
+        raise RunError(f"{source}: holds step {state['step']}: rename it, or save again")
+    if accept is not None:
+        accept(state["run"])
+    _restore(source, state, model, optimizer, scheduler)
     return step
 
 
-def _read(source: Path, model: nn.Module, optimizer: Optimizer, scheduler: LRScheduler) -> int:
+def read(source: Path, *, mapped: bool = False) -> dict[str, Any]:
+    """A file's content; `mapped`: its tensors are read only where they are looked at.
+
+    Raises:
+        UsageError: if it cannot be read, or is no checkpoint of this version.
+    """
     try:
-        state: dict[str, Any] = torch.load(source, map_location="cpu", weights_only=True)
+        state: dict[str, Any] = torch.load(source, map_location="cpu", weights_only=True, mmap=mapped)
     except OSError as error:
         raise UsageError(f"{source}: cannot read: {error.strerror or error}") from None
     except Exception as error:
-        raise UsageError(f"{source}: no checkpoint ({str(error).splitlines()[0]})") from None
+        if source.stat().st_size == 0:
+            raise UsageError(f"{source}: no checkpoint: the file is empty") from None
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].split(". ")[0][:120]
+        raise UsageError(f"{source}: no checkpoint, or a damaged one ({reason})") from None
     if not isinstance(state, dict) or state.get("format") != FORMAT:
-        raise UsageError(f"{source}: no checkpoint of this version")
+        raise UsageError(f"{source}: no checkpoint of this version: start anew without it")
+    return state
+
+
+def _restore(
+    source: Path, state: dict[str, Any], model: nn.Module, optimizer: Optimizer, scheduler: LRScheduler
+) -> None:
     try:
         model.load_state_dict(state["model"])
     except RuntimeError as error:
         raise UsageError(f"{source}: another model ({' '.join(str(error).split())[:160]})") from None
-    optimizer.load_state_dict(state["optimizer"])
+    try:
+        optimizer.load_state_dict(state["optimizer"])
+    except GeosimError:
+        raise
+    except (KeyError, ValueError) as error:
+        raise UsageError(f"{source}: another optimizer ({type(error).__name__}: {error})") from None
     scheduler.load_state_dict(state["scheduler"])
     torch.set_rng_state(state["rng"])
-    return int(state["step"])
-
-
-def _shown(held: dict[tuple[str, int], list[int]]) -> str:
-    rows = [
-        f"site '{site}' rank {rank} has {', '.join(map(str, steps)) or 'none'}"
-        for (site, rank), steps in held.items()
-    ]
-    return "; ".join(rows[:4]) + ("; ..." if len(rows) > 4 else "")

@@ -64,26 +64,28 @@ def emulate(
     as_json: JsonOption = False,
 ) -> None:
     """Run all ranks of a scenario on this machine, across an emulated WAN, and measure."""
+    from runtime.ending import conclude
     from runtime.launch import emulate as launch
     from runtime.show import Progress, write_result
 
     loaded, chosen = _load(scenario, policy, changes)
     if wan not in ("tun", "none"):
         raise UsageError(f"--wan {wan}: use 'tun' or 'none'")
-    if out is not None:
-        make_folder("--out", out)
     with Progress(steps) as progress:
         result = launch(
             loaded, chosen, steps, wan="tun" if wan == "tun" else "none", pace_s=_pace(pace), data=data,
             seed=seed, lr=lr, validations=validations, timeout_s=timeout, save=save, save_every=save_every,
-            resume=resume, progress=progress,
+            resume=resume, out=out, progress=progress, note=progress.note,
         )  # fmt: skip
-    if out is not None:
-        _write(out, result, chosen.to_yaml())
-    if as_json:
-        print(_json(result))
-    else:
-        write_result(result)
+    try:
+        if as_json:
+            print(_json(result))
+        else:
+            write_result(result)
+    finally:  # where one of the two cannot be written, the other is
+        if out is not None:
+            _write(out, result, chosen.to_yaml())
+    conclude(result["loss"][-1][1], result["val_loss"], result)
 
 
 @app.command()
@@ -111,9 +113,11 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """One rank of a run on real machines; start it with torchrun, once in each site."""
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # or torch tells of lost peers in words of its own
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # or torch tells of lost peers in words of its own
+    from runtime.ending import conclude
+    from runtime.inputs import check_inputs
     from runtime.job import Job
-    from runtime.ranked import run_rank
+    from runtime.ranked import place, run_rank
 
     loaded, chosen = _load(scenario, policy, changes)
     job = Job(
@@ -121,11 +125,15 @@ def train(
         save=save, save_every=save_every, resume=resume, timeout_s=timeout,
     )  # fmt: skip
     job.check()
+    check_inputs(job, [(site, place()[0])])
     if save is not None:
         make_folder("--save", Path(save))
     figures = run_rank(job, site, rendezvous, wan_address, quiet=as_json)
-    if figures is not None and as_json:
+    if figures is None:
+        return
+    if as_json:
         print(_json(figures))
+    conclude(figures["records"][-1]["loss"], figures["validation"][-1][1], figures)
 
 
 @app.command()
@@ -143,9 +151,18 @@ def doctor(as_json: JsonOption = False) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """The command; an error that geosim raises on purpose is one line on standard error."""
-    status = run_quietly(lambda: app(arguments, prog_name="georun", standalone_mode=False), "georun")
-    sys.stdout.flush()
-    sys.exit(status)
+    sys.exit(run_quietly(lambda: _command(arguments), "georun"))
+
+
+def _command(arguments: list[str] | None) -> Any:
+    """The command's status, once all that it has written is out."""
+    try:
+        status = app(arguments, prog_name="georun", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:  # nobody reads any more, and Python must not try again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
 
 
 def _load(scenario: str, policy: str, changes: list[str] | None) -> tuple[Any, Any]:

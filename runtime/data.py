@@ -9,6 +9,8 @@ Sampling is a pure function of (step, rank, seed): there is no state to save, so
 sees the same bytes, and any division of the global batch among ranks covers the same samples.
 """
 
+from __future__ import annotations
+
 import os
 import platform
 import sysconfig
@@ -16,22 +18,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from geosim.errors import UsageError
+from runtime.shuffle import counter, mix, shuffled
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 VALIDATION_SHARE = 0.05
 SMALLEST_SPLIT = 1024
 TEXT_PROBE_BYTES = 8000
-MIX_ROUNDS = 4
 REMEDY = "give --data a text file or folder, or leave it out for the Python standard library"
 
 Bytes = NDArray[np.uint8]
-Counters = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,17 +67,12 @@ class Corpus:
         """
         if step < 0 or not 0 <= rank < world or batch_size < 1 or sequence < 1:
             raise ValueError(f"no batch: {step=}, {rank=}, {world=}, {batch_size=}, {sequence=}")
-        windows = len(self.train) // sequence - 1
-        if windows < 1:
-            raise UsageError(
-                f"data {self.source!r} has {len(self.train)} bytes to train on, too few for "
-                f"sequences of {sequence}: give more text or a shorter sequence"
-            )
+        windows = _train_windows(self.source, len(self.train), sequence)
         first = (step * world + rank) * batch_size
         sample = np.arange(first, first + batch_size, dtype=np.uint64)
         epoch, slot = np.divmod(sample, np.uint64(windows))
-        key = _mix(_mix(epoch) + _counter(seed))
-        start = _shuffled(slot, windows, key) * np.uint64(sequence) + key % np.uint64(sequence)
+        key = mix(mix(epoch) + counter(seed))
+        start = shuffled(slot, windows, key) * np.uint64(sequence) + key % np.uint64(sequence)
         return _windows(self.train, start.astype(np.int64), sequence)
 
     def validation_batches(
@@ -85,12 +83,7 @@ class Corpus:
         The windows are spread evenly over the validation text, from its first byte to its last;
         they overlap where it is shorter than all of them together.
         """
-        last = len(self.validation) - sequence - 1
-        if last < 0:
-            raise UsageError(
-                f"data {self.source!r} has {len(self.validation)} bytes to validate on, too few "
-                f"for sequences of {sequence}: give more text or a shorter sequence"
-            )
+        last = _last_validation_window(self.source, len(self.validation), sequence)
         total = count * batch_size
         starts = np.arange(total, dtype=np.int64) * last // max(total - 1, 1)
         return (
@@ -102,6 +95,22 @@ class Corpus:
 def load(path: str | os.PathLike[str] | None = None) -> Corpus:
     """The corpus at `path`, or the standard library's source where no path is given."""
     return stdlib_text() if path is None else user_text(path)
+
+
+def check(path: str | os.PathLike[str], sequence: int) -> None:
+    """Refuse what `load` would, and text too short for `sequence`, without reading all of it or torch.
+
+    Raises:
+        UsageError: one line that names what is wrong with the text at `path`.
+    """
+    root = _existing(path)
+    source = str(root)
+    sizes = _text_sizes(source, root, _file_names(root)) if root.is_dir() else {"": _text_size(root)}
+    total = sum(sizes.values())
+    held = sum(sizes[name] for name in _held_out(sizes)) if len(sizes) > 1 else _held_bytes(total)
+    _check_split(source, total - held, held)
+    _train_windows(source, total - held, sequence)
+    _last_validation_window(source, held, sequence)
 
 
 def stdlib_text() -> Corpus:
@@ -125,15 +134,21 @@ def user_text(path: str | os.PathLike[str]) -> Corpus:
     Of a folder, hidden files and folders and files that are not text (a zero byte among the first
     8000) are left out; links to folders are not followed.
     """
-    root = Path(path)
+    root = _existing(path)
     if root.is_dir():
         return _from_folder(str(root), root, _file_names(root))
-    if not root.exists():
-        raise UsageError(f"data {str(root)!r} does not exist: {REMEDY}")
     return _from_file(str(root), root)
 
 
-def _from_folder(source: str, root: Path, names: list[str]) -> Corpus:
+def _existing(path: str | os.PathLike[str]) -> Path:
+    root = Path(path)
+    if not root.exists():
+        raise UsageError(f"data {str(root)!r} does not exist: {REMEDY}")
+    return root
+
+
+def _text_sizes(source: str, root: Path, names: list[str]) -> dict[str, int]:
+    """Bytes of each file that is text, at least one."""
     sizes: dict[str, int] = {}
     for name in names:
         head, size = _read(root / name, TEXT_PROBE_BYTES)
@@ -141,6 +156,19 @@ def _from_folder(source: str, root: Path, names: list[str]) -> Corpus:
             sizes[name] = size
     if not sizes:
         raise UsageError(f"data {source!r} holds no text files: {REMEDY}")
+    return sizes
+
+
+def _text_size(path: Path) -> int:
+    """Bytes of a file that must be text."""
+    head, size = _read(path, TEXT_PROBE_BYTES)
+    if not _is_text(head):
+        raise UsageError(f"data {str(path)!r} is not text, it has zero bytes: {REMEDY}")
+    return size
+
+
+def _from_folder(source: str, root: Path, names: list[str]) -> Corpus:
+    sizes = _text_sizes(source, root, names)
     if len(sizes) == 1:
         return _from_file(source, root / next(iter(sizes)))
     held_out = _held_out(sizes)
@@ -154,23 +182,15 @@ def _from_folder(source: str, root: Path, names: list[str]) -> Corpus:
 
 
 def _from_file(source: str, path: Path) -> Corpus:
-    head, size = _read(path, TEXT_PROBE_BYTES)
-    if not _is_text(head):
-        raise UsageError(f"data {str(path)!r} is not text, it has zero bytes: {REMEDY}")
-    text = np.memmap(path, dtype=np.uint8, mode="r") if size else np.zeros(0, np.uint8)
-    cut = len(text) - int(len(text) * VALIDATION_SHARE)
+    text = np.memmap(path, dtype=np.uint8, mode="r") if _text_size(path) else np.zeros(0, np.uint8)
+    cut = len(text) - _held_bytes(len(text))
     return _corpus(source, text[:cut], text[cut:], [path.name], [path.name])
 
 
 def _corpus(
     source: str, train: Bytes, validation: Bytes, train_files: list[str], held_out: list[str]
 ) -> Corpus:
-    if min(len(train), len(validation)) < SMALLEST_SPLIT:
-        least = round(SMALLEST_SPLIT / VALIDATION_SHARE)
-        raise UsageError(
-            f"data {source!r} is too small, {len(train)} bytes to train on and {len(validation)} "
-            f"to validate on: give at least {least} bytes of text, and {SMALLEST_SPLIT} of each"
-        )
+    _check_split(source, len(train), len(validation))
     train.setflags(write=False)
     validation.setflags(write=False)
     digest = blake2b(len(train).to_bytes(8, "little"), digest_size=16)
@@ -178,6 +198,41 @@ def _corpus(
     digest.update(validation.data)
     files = tuple(train_files), tuple(held_out)
     return Corpus(source, train, validation, *files, fingerprint=digest.hexdigest())
+
+
+def _held_bytes(size: int) -> int:
+    """Of a corpus of one file: those that validate."""
+    return int(size * VALIDATION_SHARE)
+
+
+def _check_split(source: str, train: int, validation: int) -> None:
+    if min(train, validation) < SMALLEST_SPLIT:
+        least = round(SMALLEST_SPLIT / VALIDATION_SHARE)
+        raise UsageError(
+            f"data {source!r} is too small, {train} bytes to train on and {validation} "
+            f"to validate on: give at least {least} bytes of text, and {SMALLEST_SPLIT} of each"
+        )
+
+
+def _train_windows(source: str, size: int, sequence: int) -> int:
+    """How many windows an epoch has."""
+    if size // sequence < 2:
+        raise UsageError(_too_few(source, size, "train", sequence))
+    return size // sequence - 1
+
+
+def _last_validation_window(source: str, size: int, sequence: int) -> int:
+    """Where the last window begins."""
+    if size <= sequence:
+        raise UsageError(_too_few(source, size, "validate", sequence))
+    return size - sequence - 1
+
+
+def _too_few(source: str, size: int, purpose: str, sequence: int) -> str:
+    return (
+        f"data {source!r} has {size} bytes to {purpose} on, too few for sequences of {sequence}: give more "
+        "text or a shorter sequence"
+    )
 
 
 def _held_out(sizes: dict[str, int]) -> set[str]:
@@ -232,39 +287,8 @@ def _is_text(head: bytes) -> bool:
 
 def _windows(text: Bytes, start: NDArray[np.int64], sequence: int) -> tuple[Tensor, Tensor]:
     """Tokens and targets, each [len(start), sequence] (int64): targets are one byte ahead."""
+    import torch
+
     window = text[start[:, None] + np.arange(sequence + 1)].astype(np.int64)
     pair = torch.from_numpy(window)
     return pair[:, :-1].contiguous(), pair[:, 1:].contiguous()
-
-
-def _counter(value: int) -> Counters:
-    """An integer of any size or sign as one 64-bit counter, [1]."""
-    return np.array([value % 2**64], dtype=np.uint64)
-
-
-def _mix(value: Counters) -> Counters:
-    """The finalizer of SplitMix64 (Steele, Lea and Flood 2014), elementwise, after its step."""
-    value = value + np.uint64(0x9E3779B97F4A7C15)
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-def _shuffled(slot: Counters, size: int, key: Counters) -> Counters:
-    """Where the permutation of 0..size-1 that `key` names sends `slot`; all arrays alike.
-
-    A Feistel network permutes the next power of four, and is applied again to whatever falls
-    outside 0..size-1 until nothing does.
-    """
-    half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
-    mask = (np.uint64(1) << half) - np.uint64(1)
-    place = slot.copy()
-    outside = np.ones(len(place), dtype=bool)
-    while outside.any():
-        left, right = place[outside] >> half, place[outside] & mask
-        for round_ in range(MIX_ROUNDS):
-            scrambled = _mix(right ^ _mix(key[outside] + np.uint64(round_)))
-            left, right = right, left ^ (scrambled & mask)
-        place[outside] = (left << half) | right
-        outside = place >= np.uint64(size)
-    return place

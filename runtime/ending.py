@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -9,9 +10,10 @@ import sys
 import threading
 import time
 import traceback
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
-from geosim.errors import GeosimError
+from geosim.errors import GeosimError, RunError
 
 _GRACE_S = 1.0  # for the main thread to tell its own error when another rank's end has ours ended too
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -32,6 +34,33 @@ def told(error: Exception) -> tuple[str, int]:
         reason = line.split("] ", 1)[-1].split(". ")[0][:200]  # without gloo's source file and advice
         return f"another rank has gone ({reason}): look for the first error, then resume all sites", 1
     return line[:300], 1
+
+
+def conclude(loss: float, val_loss: float, figures: Mapping[str, Any]) -> None:
+    """Warn, in one line on standard error, of rounds that were skipped; refuse to call a lost run a success.
+
+    Args:
+        loss: of the last step.
+        val_loss: of the parameters in the end.
+        figures: `skipped_rounds` of `rounds`, and the sites that were `not_finite`.
+
+    Raises:
+        RunError: if no round was applied, or a loss in the end is not finite.
+    """
+    skipped, rounds = figures["skipped_rounds"], figures["rounds"]
+    names = figures["not_finite"]
+    sites = f"site{'s' if len(names) > 1 else ''} " + ", ".join(f"'{name}'" for name in names)
+    were = f"{skipped} of {rounds} rounds skipped: {sites} {'were' if len(names) > 1 else 'was'} not finite"
+    remedy = "lower the learning rate (--lr), or look at the data"
+    if skipped and skipped == rounds:
+        raise RunError(f"nothing was learnt: {were}: {remedy}")
+    if not (math.isfinite(loss) and math.isfinite(val_loss)):
+        raise RunError(
+            f"the run has diverged: it ended with loss {loss:.4g} and validation loss {val_loss:.4g}"
+            f"{f' ({were})' if skipped else ''}: {remedy}"
+        )
+    if skipped:
+        print(f"georun: warning: {were}: {remedy}", file=sys.stderr)
 
 
 def lost_connection(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -22,11 +21,11 @@ from runtime.settings import with_settings
 from runtime.shards import most_in_site
 from runtime.sites import Sites
 from runtime.supported import check_steps
+from runtime.timings import Timings
 from runtime.transfer import Channel
 from runtime.update import Rule, copy_into, rule_for
 
 _NO_CHAIN = bytes(8)
-_MOST_US = 2**32 - 1  # a header's field
 
 
 class Engine:
@@ -35,9 +34,12 @@ class Engine:
     Attributes:
         step: steps done.
         chain: the chain hash over the results applied so far, of this rank's shard.
-        skipped_rounds: rounds that all have skipped, one a window however many fragments it has.
-        payload_bytes: sent so far to each peer.
+        skipped_rounds: how many rounds all have skipped, one a window however many fragments it has.
+        skipped: rounds that all have skipped, and the numbers of the sites that were not finite in each; a
+            rank that has no shard knows only how many they are (`skipped_rounds`).
+        payload_bytes: sent to each peer by this process, so not before a resume.
         flown: rounds whose result was applied since the caller last emptied the list, for their timings.
+        timings: what the headers say of this rank's time.
     """
 
     def __init__(
@@ -75,16 +77,13 @@ class Engine:
         self._finished = False
         self.step = 0
         self.chain = _NO_CHAIN
-        self._skipped: set[int] = set()
+        self.skipped: dict[int, tuple[int, ...]] = {}
         self._skipped_in_site = 0  # as the site's WAN ranks tell one that has no shard
         self.payload_bytes = 0
         self.flown: list[Flight] = []
-        self._exchange_us = (0, 0)  # of which round, how long
-        self._computed_s = 0.0  # in this window, by so many steps
-        self._computed_steps = 0
+        self.timings = Timings()
         self._timing_us = (0, 0)  # the site's exchange and step, as its headers tell them
         self._closed = False
-        self._left_s = 0.0  # when the last step was taken in
         self._agree()
         self._groups = (
             sites.open_streams(layout.policy.streams, timeout_s=timeout_s) if self._connects else []
@@ -99,7 +98,7 @@ class Engine:
     @property
     def skipped_rounds(self) -> int:
         """Rounds that all have skipped."""
-        return max(len(self._skipped), self._skipped_in_site)
+        return max(len(self.skipped), self._skipped_in_site)
 
     @property
     def _connects(self) -> bool:
@@ -113,9 +112,7 @@ class Engine:
             raise UsageError("step: the run is finished: its last results are applied")
         if self._exchanger is not None:
             self._exchanger.check()
-        if self._left_s:
-            self._computed_s += time.perf_counter() - self._left_s
-            self._computed_steps += 1
+        self.timings.end_compute()
         tokens = tuple(self._tokens(self.step))
         if len(tokens) != self._sites.count or min(tokens) < 0:
             raise UsageError(
@@ -134,7 +131,7 @@ class Engine:
             self._rule.restart([event.fragment for event in sent])
         if self.step == self._next.step:
             self._begin_cycle(self._next)
-        self._left_s = time.perf_counter()
+        self.timings.begin_step()
 
     def finish(self) -> None:
         """Apply what is still in flight; no step can follow."""
@@ -163,7 +160,7 @@ class Engine:
         self._cycle_start = state
         self._next, self._events = schedule.next_cycle(state, self._plan, self._layout.policy.interval)
         self._window_tokens = [0] * self._sites.count
-        self._computed_s, self._computed_steps = 0.0, 0
+        self.timings.begin_window()
 
     def _send(self, events: Sequence[Event]) -> None:
         own = self._sites.index
@@ -174,11 +171,9 @@ class Engine:
             payloads = [self._encode(e, v, weight) for e, v in zip(events, values, strict=True) if self._wan]
             finite = None not in payloads
         with self._clock.part("encode"):
-            step_us = round(self._computed_s * 1e6 / max(1, self._computed_steps))
-            flag, *timing = most_in_site(
-                (int(not finite), self._exchange_us[1], step_us), self._sites.ranks, self._device
-            )
-            finite, self._timing_us = not flag, (min(timing[0], _MOST_US), min(timing[1], _MOST_US))
+            said = (int(not finite), self.timings.exchange_us, self.timings.step_us)
+            flag, *timing = most_in_site(said, self._sites.ranks, self._device)
+            finite, self._timing_us = not flag, (timing[0], timing[1])
             chain = with_settings(self.chain, self._rule.inner)
         for event, vector, payload in zip(events, values, payloads or [None] * len(events), strict=True):
             if self._wan:
@@ -219,15 +214,8 @@ class Engine:
             payload, event.round, tokens=self._window_tokens[self._sites.index],
             exchange_us=self._timing_us[0], step_us=self._timing_us[1], chain=chain, finite=finite,
         )  # fmt: skip
-        return Flight(
-            event.fragment,
-            event.round,
-            payload,
-            tuple(self._window_tokens),
-            chain,
-            self._chained,
-            finite,
-        )
+        tokens = tuple(self._window_tokens)
+        return Flight(event.fragment, event.round, payload, tokens, chain, self._chained, finite)
 
     def _residual(self, fragment: int) -> Tensor | None:
         return self._residuals[fragment] if self._residuals else None
@@ -254,11 +242,12 @@ class Engine:
             total = flight.wait()
         del self._flights[event.fragment, event.round]
         self._clock.add("decode", flight.finished_s - flight.received_s)
-        self._note_exchange(flight)
+        if flight.started_s:  # not one that a checkpoint has brought along
+            self.timings.note_exchange(flight.round, flight.finished_s - flight.started_s)
         self.chain = wire.next_chain(self.chain, event.round, event.fragment, total.numpy())
         self._chained += 1
         if flight.skipped:
-            self._skipped.add(flight.round)
+            self.skipped[flight.round] = flight.not_finite
             residual = self._residual(event.fragment)
             if residual is not None and flight.finite:
                 self._codecs[event.fragment].decode_add(
@@ -266,13 +255,6 @@ class Engine:
                 )
         self.flown.append(flight)
         return event.fragment, total, flight.skipped
-
-    def _note_exchange(self, flight: Flight) -> None:
-        """The longest of the last completed round's fragments."""
-        took = round((flight.finished_s - flight.started_s) * 1e6) if flight.started_s else 0
-        of, longest = self._exchange_us
-        if flight.round >= of:
-            self._exchange_us = (flight.round, max(took, longest) if flight.round == of else took)
 
     def _make_exchanger(self) -> Exchanger:
         policy = self._layout.policy
@@ -313,10 +295,9 @@ class Engine:
             "flights": save_flights(self._flights.values()),
             "chain": self.chain.hex(),
             "chained": self._chained,
-            "skipped": sorted(self._skipped),
+            "skipped": [[round_, *sites] for round_, sites in self.skipped.items()],
             "skipped_rounds": self.skipped_rounds,
-            "payload_bytes": self.payload_bytes,
-        }  # fmt: skip
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Stand where `state_dict` was called, and agree with the other sites that all stand there.
@@ -343,7 +324,6 @@ class Engine:
         self._flights = load_flights(state["flights"])
         self.chain = bytes.fromhex(state["chain"])
         self._chained = state["chained"]
-        self._skipped = set(state["skipped"])
+        self.skipped = {round_: tuple(sites) for round_, *sites in state["skipped"]}
         self._skipped_in_site = state["skipped_rounds"]
-        self.payload_bytes = state["payload_bytes"]
         self._agree()

@@ -28,7 +28,7 @@ class Flight:
         chain_round: how many results that hash covers, for the message where sites differ.
         finite: whether this site's own update was finite.
         total: fp32 [numel] on the CPU once done: the sum over sites in site order, zeros if skipped.
-        skipped: whether any site's update was not finite.
+        not_finite: numbers of the sites whose update was not finite; where there are any, all skip the round.
         queued_s, started_s, received_s, finished_s: `time.perf_counter` when it was handed over, when its
             first byte could leave, when all payloads had come, when the sum stood.
     """
@@ -41,7 +41,7 @@ class Flight:
     chain_round: int
     finite: bool
     total: Tensor | None = None
-    skipped: bool = False
+    not_finite: tuple[int, ...] = ()
     queued_s: float = 0.0
     started_s: float = 0.0
     received_s: float = 0.0
@@ -49,10 +49,15 @@ class Flight:
     _done: threading.Event = field(default_factory=threading.Event)
     _error: BaseException | None = None
 
-    def finish(self, total: Tensor, skipped: bool) -> None:
+    @property
+    def skipped(self) -> bool:
+        """Whether all skip it."""
+        return bool(self.not_finite)
+
+    def finish(self, total: Tensor, not_finite: tuple[int, ...]) -> None:
         """It has its result."""
         self.total = total
-        self.skipped = skipped
+        self.not_finite = not_finite
         self.finished_s = time.perf_counter()
         self._done.set()
 
@@ -135,16 +140,15 @@ class Exchanger:
         flight.received_s = time.perf_counter()
         codec = self._codecs[flight.fragment]
         opened = [self._open(codec, payload, m, flight) for m, payload in enumerate(payloads)]
+        not_finite = tuple(m for m, one in enumerate(opened) if not one.header.finite)
         total = torch.empty(codec.numel, dtype=torch.float32)
-        skipped = not all(one.header.finite for one in opened)
-        if not skipped:
-            try:
-                codec.decode_sum(opened, total)
-            except PayloadError as error:
-                raise self._named(error) from None
+        try:
+            codec.decode_sum([] if not_finite else opened, total)
+        except PayloadError as error:
+            raise self._named(error) from None
         if self._channel is not None:
             self._channel.expect(flight.fragment)
-        flight.finish(total, skipped)
+        flight.finish(total, not_finite)
 
     def _open(self, codec: FragmentCodec, payload: Tensor, site: int, flight: Flight) -> Opened:
         name = self._names[site]

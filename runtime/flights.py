@@ -27,7 +27,7 @@ def save_flights(flights: Iterable[Flight]) -> list[dict[str, Any]]:
                 "fragment": flight.fragment,
                 "round": flight.round,
                 "total": total.clone(),
-                "skipped": flight.skipped,
+                "not_finite": list(flight.not_finite),
                 "finite": flight.finite,
                 "payload": flight.payload.clone() if returns else torch.empty(0, dtype=torch.uint8),
             }
@@ -40,7 +40,7 @@ def load_flights(rows: Iterable[dict[str, Any]]) -> dict[tuple[int, int], Flight
     flights = {}
     for row in rows:
         flight = Flight(row["fragment"], row["round"], row["payload"], (), b"", 0, row["finite"])
-        flight.finish(row["total"], row["skipped"])
+        flight.finish(row["total"], tuple(row["not_finite"]))
         flight.received_s = flight.finished_s
         flights[flight.fragment, flight.round] = flight
     return flights

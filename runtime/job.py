@@ -66,7 +66,10 @@ class Job:
             raise UsageError(f"shards: {self.policy.shards} is more than the {self.ranks} ranks of a site")
         for name, value in (("--pace", self.pace_s), ("--timeout", self.timeout_s), ("--lr", self.lr)):
             if value is not None and not (math.isfinite(value) and value > 0):
-                raise UsageError(f"{name} {value:g}: must be above 0")
+                raise UsageError(f"{name} {value:g}: must be finite and above 0")
+        for name, path in (("--data", self.data), ("--save", self.save), ("--resume", self.resume)):
+            if path is not None and not path.strip():
+                raise UsageError(f"{name} '{path}': names nothing: give a path, or leave the option out")
         if self.save_every < 0 or self.validations < 0:
             raise UsageError("--save-every and --validations: must be 0 or more")
         if self.save_every and self.save is None:

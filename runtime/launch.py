@@ -18,8 +18,10 @@ from geosim.policy import SyncPolicy
 from geosim.scenario import Scenario
 from runtime.crew import Crew
 from runtime.emulate import EmulatedWan
+from runtime.inputs import check_inputs
 from runtime.job import Job
 from runtime.report import Traffic, assemble
+from runtime.saved import only_writer
 from runtime.wan import check_connected, emulated_wan, start_traces
 
 Progress = Callable[[int, int, float], None]
@@ -44,7 +46,9 @@ def emulate(
     save: str | None = None,
     save_every: int = 0,
     resume: str | None = None,
+    out: Path | None = None,
     progress: Progress | None = None,
+    note: Callable[[str], None] | None = None,
     on_start: Callable[[Crew], None] | None = None,
 ) -> dict[str, Any]:
     """Train for real, one process a rank, all on this machine.
@@ -63,7 +67,10 @@ def emulate(
         timeout_s: how long a site, or an exchange, is waited for.
         save, save_every, resume: folders of checkpoints, and after how many steps they are written (0: at
             the end).
+        out: a folder that the caller means to write to afterwards: made once all that is given stands the
+            checks, so that a run does not end without a place for its result.
         progress: called with (step, steps, loss) as the first rank gets on.
+        note: called with a line on each thing in which a resumed run differs from the one it goes on from.
         on_start: called with the processes once all have started.
 
     Returns:
@@ -80,11 +87,15 @@ def emulate(
     job.check()
     if wan == "tun":
         check_connected(scenario)
-    if job.save is not None:
-        make_folder("--save", Path(job.save))
+    check_inputs(job, [(site, rank) for site in job.sites for rank in range(job.ranks)])
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="georun-"))
         network = stack.enter_context(emulated_wan(scenario, seed)) if wan == "tun" else None
+        for option, wanted in (("--out", out), ("--save", job.save)):
+            if wanted is not None:
+                make_folder(option, Path(wanted))
+        if job.save is not None:
+            stack.enter_context(only_writer(Path(job.save)))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="georun-"))
         crew = stack.enter_context(Crew(stall_s=2 * timeout_s + 10 * (pace_s or 1.0) + 30))
         _start(crew, job, network, Path(folder), stack)
         if on_start is not None:
@@ -101,6 +112,8 @@ def emulate(
                 traffic.mark(event["edge"])
             elif first and event["event"] == "step" and progress is not None:
                 progress(event["step"], steps, event["loss"])
+            elif first and event["event"] == "note" and note is not None:
+                note(event["line"])
         traffic.mark("close")
     if len(figures) != len(crew.members):
         raise RunError(f"{len(crew.members) - len(figures)} ranks ended without a result")

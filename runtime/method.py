@@ -13,7 +13,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from geosim.policy import SyncPolicy
-from runtime.exchange import Flight
 from runtime.measure import Clock
 from runtime.optimizer import GeoOptimizer, TokenPlan
 from runtime.pace import Pacer
@@ -53,20 +52,26 @@ class Method(ABC):
 
     @abstractmethod
     def figures(self) -> dict[str, Any]:
-        """What it has counted: plain data."""
+        """What it has counted since `ready`: plain data."""
 
-    def take_flights(self) -> list[Flight]:
-        """Rounds applied since the last call."""
-        return []
+    @abstractmethod
+    def take_flights(self, steps: int) -> list[dict[str, float]]:
+        """Exchanges done since the last call: fragment, round, and when they started and finished.
+
+        `steps`: how many are done.
+        """
 
 
 class FlatDDP(Method):
     """torch's own DDP over one default group that spans the sites."""
 
-    collective = "wait"  # the WAN lies inside the reduction
-
-    def __init__(self, model: nn.Module, inner: Optimizer, policy: SyncPolicy, pacer: Pacer) -> None:
+    def __init__(
+        self, model: nn.Module, inner: Optimizer, policy: SyncPolicy, sites: Sites, pacer: Pacer
+    ) -> None:
         self._model = model
+        self._pacer = pacer
+        self._crosses = sites.count > 1
+        self.collective = "wait" if self._crosses else "site_collective"  # the WAN lies inside the reduction
         self._most = policy.max_grad_norm
         self.optimizer = inner
         self.clock = Clock()
@@ -93,8 +98,15 @@ class FlatDDP(Method):
             dist.barrier()
 
     def figures(self) -> dict[str, Any]:
-        """DDP counts nothing."""
-        return {"chain": "", "skipped_rounds": 0, "payload_bytes": 0}
+        """DDP counts nothing and skips nothing."""
+        return {"chain": "", "skipped_rounds": 0, "not_finite": [], "payload_bytes": 0}
+
+    def take_flights(self, steps: int) -> list[dict[str, float]]:
+        """The last step's reductions, as one exchange."""
+        (started, finished), self._pacer.reduced_s = self._pacer.reduced_s, (0.0, 0.0)
+        if not self._crosses or not finished:
+            return []
+        return [{"fragment": 0, "round": steps - 1, "started_s": started, "finished_s": finished}]
 
 
 class Hierarchical(Method):
@@ -115,12 +127,16 @@ class Hierarchical(Method):
         timeout_s: float,
     ) -> None:
         self._geo = GeoOptimizer(inner, policy, sites, tokens=tokens, data=data, timeout_s=timeout_s)
+        self._names = sites.names
+        self._interval = policy.interval
+        self._first_round = 0
         self.optimizer = self._geo
         self.clock = self._geo.clock
         self.wrapped = wrap(model, pacer)
 
     def ready(self) -> None:
         """Connecting has sent nothing but greetings."""
+        self._first_round = self._geo.steps // self._interval
 
     def step(self) -> None:
         """GeoOptimizer's."""
@@ -135,18 +151,24 @@ class Hierarchical(Method):
         self._geo.close()
 
     def figures(self) -> dict[str, Any]:
-        """Chain hash, skipped rounds, bytes sent to all peers."""
+        """Chain hash, rounds skipped and the sites that they were skipped for, bytes sent to each peer."""
         engine = self._geo.engine
+        lost = {r: sites for r, sites in engine.skipped.items() if r >= self._first_round}
         return {
             "chain": engine.chain.hex(),
-            "skipped_rounds": engine.skipped_rounds,
+            "skipped_rounds": len(lost),
+            "not_finite": [self._names[m] for m in sorted(set().union(*lost.values()))],
             "payload_bytes": engine.payload_bytes,
         }
 
-    def take_flights(self) -> list[Flight]:
-        """Rounds applied since the last call."""
+    def take_flights(self, steps: int) -> list[dict[str, float]]:
+        """Rounds applied since the last call, but for those that a checkpoint has brought along."""
         flown, self._geo.engine.flown = self._geo.engine.flown, []
-        return flown
+        return [
+            {"fragment": f.fragment, "round": f.round, "started_s": f.started_s, "finished_s": f.finished_s}
+            for f in flown
+            if f.started_s
+        ]
 
 
 def wrap(model: nn.Module, pacer: Pacer) -> nn.Module:

@@ -126,8 +126,12 @@ class GeoOptimizer(Optimizer):
         self._engine.close()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the parameters' gradients; what the window has gathered stays."""
+        """Clear the parameters' gradients; what the window has gathered stays.
+
+        From here on time counts as the next step's computation, in what this site's headers say.
+        """
         self.inner.zero_grad(set_to_none)
+        self._engine.timings.begin_step()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Only while it is made: all sites have agreed on the tensors since.

@@ -42,6 +42,8 @@ class Pacer:
         step_s: the declared step time; None: whatever the computation takes.
         computed_s: when the last step's computation ended, by `time.perf_counter`.
         late: whether that was after the declared time.
+        reduced_s: when the last step's first reduction left, and when its last one had its result; zeros
+            where there was none, or on an accelerator, of whose streams a host's clock says nothing.
     """
 
     def __init__(self, step_s: float | None, numel: int, dtype: str = "fp32") -> None:
@@ -49,6 +51,7 @@ class Pacer:
         self.step_s = step_s
         self.computed_s = 0.0
         self.late = False
+        self.reduced_s = (0.0, 0.0)
         self._numel = numel
         self._reduce = _HOOKS[dtype]
         self._begun_s = 0.0
@@ -60,6 +63,7 @@ class Pacer:
         self._begun_s = time.perf_counter()
         self._ready = 0
         self._reduced = False
+        self.reduced_s = (0.0, 0.0)
 
     def hook(self, group: dist.ProcessGroup | None, bucket: dist.GradBucket) -> Future[Tensor]:
         """DDP's communication hook: hold the bucket until it is due, then reduce it."""
@@ -70,7 +74,10 @@ class Pacer:
         if bucket.is_last():
             self.computed_s = time.perf_counter()
             self._reduced = True
-        return self._reduce(group, bucket)
+        if bucket.buffer().device.type != "cpu":
+            return self._reduce(group, bucket)
+        self.reduced_s = (self.reduced_s[0] or time.perf_counter(), 0.0)
+        return self._reduce(group, bucket).then(self._landed)
 
     def end(self) -> float:
         """The backward pass has returned; the seconds since the computation ended, spent on communication."""
@@ -79,6 +86,11 @@ class Pacer:
                 self._hold(self._begun_s + self.step_s)
             self.computed_s = time.perf_counter()
         return time.perf_counter() - self.computed_s
+
+    def _landed(self, result: Future[Tensor]) -> Tensor:
+        """A reduction is done; it runs wherever that was noticed, and before DDP's own wait ends."""
+        self.reduced_s = (self.reduced_s[0], time.perf_counter())
+        return result.value()
 
     def _hold(self, deadline_s: float) -> None:
         assert self.step_s is not None

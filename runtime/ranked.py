@@ -20,6 +20,21 @@ from runtime.train import Run
 _SHOW_EVERY_S = 2.0
 
 
+def place() -> tuple[int, int]:
+    """This process's rank in its site and their number, as torchrun tells them; (0, 1) without it.
+
+    Raises:
+        UsageError: if they are no such numbers.
+    """
+    said = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    if not all(text.isdigit() for text in said) or not int(said[0]) < int(said[1]):
+        raise UsageError(
+            f"RANK={said[0]} and WORLD_SIZE={said[1]} in the environment: start the site's ranks with "
+            "torchrun, or unset both"
+        )
+    return int(said[0]), int(said[1])
+
+
 def run_rank(
     job: Job, site: str, rendezvous: str, wan_address: str | None, *, quiet: bool
 ) -> dict[str, Any] | None:
@@ -30,10 +45,10 @@ def run_rank(
     an exchange fails.
     """
     last_word = LastWord("georun")
-    rank = int(os.environ.get("RANK", 0))
+    rank, ranks = place()
     last_word.watch_signals(f"site '{site}' rank {rank}")
     try:
-        return _run(job, site, rendezvous, wan_address, rank, quiet)
+        return _run(job, site, rendezvous, wan_address, (rank, ranks), quiet)
     except Exception as error:
         line, status = told(error)
         last_word.leave(
@@ -42,9 +57,9 @@ def run_rank(
 
 
 def _run(
-    job: Job, site: str, rendezvous: str, wan_address: str | None, rank: int, quiet: bool
+    job: Job, site: str, rendezvous: str, wan_address: str | None, where: tuple[int, int], quiet: bool
 ) -> dict[str, Any] | None:
-    ranks = int(os.environ.get("WORLD_SIZE", 1))
+    rank, ranks = where
     if site not in job.sites:
         raise UsageError(f"--site {site}: no such site: use one of {', '.join(job.sites)}")
     if ranks != job.ranks:
@@ -55,12 +70,14 @@ def _run(
     if ranks > 1 and not job.policy.is_flat:
         dist.init_process_group(backend, timeout=timedelta(seconds=job.timeout_s))
     sites = Sites.connect(
-        job.sites, site, rendezvous, wan_address=wan_address, timeout_s=job.timeout_s, place=(rank, ranks)
+        job.sites, site, rendezvous, wan_address=wan_address, timeout_s=job.timeout_s, place=where
     )
     shown = 0.0
 
     def tell(event: dict[str, Any]) -> None:
         nonlocal shown
+        if event["event"] == "note" and rank == 0:
+            print(f"georun: {event['line']}", file=sys.stderr)
         if event["event"] == "step" and rank == 0 and not quiet and time.monotonic() - shown > _SHOW_EVERY_S:
             shown = time.monotonic()
             print(f"{site}: step {event['step']}/{job.steps}, loss {event['loss']:.3f}", file=sys.stderr)
@@ -71,9 +88,8 @@ def _run(
     if rank:
         return None
     if not quiet:
-        loss, skipped = figures["validation"][-1][1], figures["skipped_rounds"]
-        lost = f", {skipped} rounds skipped as not finite" if skipped else ""
-        print(f"{site}: validation loss {loss:.4f}, parameters {figures['params_hash']}{lost}")
+        loss = figures["validation"][-1][1]
+        print(f"{site}: validation loss {loss:.4f}, parameters {figures['params_hash']}")
     return figures
 
 

@@ -101,8 +101,13 @@ def open_store(
             timeout=timedelta(seconds=timeout_s), master_listen_fd=listen_fd if host else None,
         )  # fmt: skip
     except (DistError, RuntimeError) as error:
-        doing = "cannot serve the sites' store there" if host else f"site '{first_site}' stopped answering"
-        raise RunError(f"rendezvous {address}: {doing} ({_first_line(error)})") from None
+        why = _first_line(error)
+        raise RunError(
+            f"rendezvous {address}: cannot serve the sites' store there ({why}): name an address of this "
+            "machine and a free port"
+            if host
+            else f"rendezvous {address}: site '{first_site}' stopped answering ({why}): look there"
+        ) from None
 
 
 def _await_listener(address: Address, first_site: str, timeout_s: float) -> None:

@@ -45,8 +45,15 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
     Times are means over the ranks, percentiles over windows. The first `warmup_steps` are not timed, nor is
     the window with or after a validation or a save, in which an exchange had more time than otherwise.
     `exposed_wan_s_per_step` is the time in which a site is blocked until the last of its ranks has an
-    exchange's result (flat: in which a rank is blocked for the reduction after its backward pass).
-    `exchange_time_s` is a site's: from its send until all payloads are decoded and summed.
+    exchange's result (flat: in which a rank is blocked for the reduction after its backward pass); one site
+    has no WAN and waits for none.
+    `exchange_time_s` is a site's: from its send until all payloads are decoded and summed (flat: from the
+    launch of a step's first reduction until the last one is done, whatever backward pass lies between).
+    Bytes are of this run's steps, not of those before a resume. `links_from` says what those of the links
+    are: "counted" by the emulated WAN; "payloads", what ranks gave to send where no WAN lies between; or
+    "computed" there for flat DDP, whose ring passes 2 (N-1)/N of N ranks' gradients over each edge, as
+    `payload_bytes` always is for it. `skipped_rounds` of the run's `rounds` were skipped because an update
+    of the sites `not_finite` was not.
     `relative_to_colocated` holds the step against one of the same ranks in one room: computation, the
     site's collective and one step of the optimizer. `late_steps`: measured steps in which some rank's
     computation took longer than the declared pace.
@@ -77,7 +84,7 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
             "mean": fmean(exchanges) if exchanges else 0.0,
             "p95": percentile(exchanges, 0.95),
         },
-        "exposed_wan_s_per_step": parts["wait"],
+        "exposed_wan_s_per_step": parts["wait"] if len(job.sites) > 1 else 0.0,
         "tokens_per_s": job.tokens_per_step / mean,
         "relative_to_colocated": (parts["compute"] + parts["site_collective"] + optimizer_s) / mean,
         "links": links,
@@ -88,10 +95,10 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
         "params_hash": hashes,
         "chain_hash": next(iter(chains.values())),
         "skipped_rounds": max(r["skipped_rounds"] for r in ranks),
-        "payload_bytes": {
-            site: sum(r["payload_bytes"] for r in ranks if r["site"] == site) * (len(job.sites) - 1)
-            for site in job.sites
-        },
+        "not_finite": max((r["not_finite"] for r in ranks), key=len),
+        "rounds": ranks[0]["rounds"],
+        "links_from": _source(job, wan),
+        "payload_bytes": _payloads(job, ranks),
         "wan_bytes": _totals(job, traffic, wan),
         "parts": parts,
         **split,
@@ -182,24 +189,57 @@ def _exchanges(job: Job, ranks: Sequence[Figures]) -> list[float]:
 
 
 def _links(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str, step_s: float) -> dict[str, Any]:
-    """By direction, over all steps, for then every round counts whole.
-
-    Without an emulated WAN the payloads' own bytes stand for what it would count.
-    """
+    """By direction, over all steps, for then every round counts whole."""
     count = job.steps - ranks[0]["first_step"]
+    edges = dict.fromkeys(_ring(job), _crossing(job, ranks[0]["parameters"]))
     out = {}
     for link in job.scenario.wan:
         for a, b in (link.between, link.between[::-1]):
             if wan == "tun":
                 per_step = traffic.between(a, b, "start", "end") / count
+            elif job.policy.is_flat:
+                per_step = edges.get((a, b), 0.0)
             else:
-                sent = sum(r["payload_bytes"] for r in ranks if r["site"] == a)
-                per_step = sent / count
+                per_step = _sent(ranks, a) / count
             out[f"{a}->{b}"] = {
                 "bytes_per_step": per_step,
                 "utilization": per_step / step_s / link.bandwidth(a) if wan == "tun" else 0.0,
             }
     return out
+
+
+def _source(job: Job, wan: str) -> str:
+    """Where the links' bytes come from."""
+    if wan == "tun":
+        return "counted"
+    return "computed" if job.policy.is_flat else "payloads"
+
+
+def _payloads(job: Job, ranks: Sequence[Figures]) -> dict[str, int]:
+    """Bytes that each site has given to send, to all peers together."""
+    if job.policy.is_flat:
+        count = job.steps - ranks[0]["first_step"]
+        sent = dict.fromkeys((a for a, _ in _ring(job)), _crossing(job, ranks[0]["parameters"]) * count)
+        return {site: round(sent.get(site, 0)) for site in job.sites}
+    return {site: _sent(ranks, site) * (len(job.sites) - 1) for site in job.sites}
+
+
+def _sent(ranks: Sequence[Figures], site: str) -> int:
+    """Bytes that a site's ranks have sent to each peer."""
+    return sum(int(r["payload_bytes"]) for r in ranks if r["site"] == site)
+
+
+def _ring(job: Job) -> list[tuple[str, str]]:
+    """The edges between sites of gloo's ring over all ranks: each passes to the one before it."""
+    sites = job.sites
+    return list(zip((*sites[1:], sites[0]), sites, strict=True)) if len(sites) > 1 else []
+
+
+def _crossing(job: Job, parameters: int, dtype: str | None = None) -> float:
+    """Payload bytes of a step's gradients over each edge of the ring; None: in the policy's own dtype."""
+    world = job.scenario.ranks
+    width = 4 if (dtype or job.policy.codec.quantize.kind) == "fp32" else 2
+    return 2 * (world - 1) / world * width * parameters
 
 
 def _totals(job: Job, traffic: Traffic, wan: str) -> dict[str, int]:
@@ -211,20 +251,16 @@ def _totals(job: Job, traffic: Traffic, wan: str) -> dict[str, int]:
 
 
 def _against_ddp(job: Job, parameters: int, links: dict[str, Any], wan: str) -> float:
-    """Bytes on all links, over those of a flat fp32 ring, which leaves each site once; 0 for one site.
+    """Bytes on all links, over those of a flat fp32 ring; 0 for one site.
 
     Headers count on both sides, or, where no WAN lies between the sites, on neither.
     """
-    sites, world = job.sites, job.scenario.ranks
-    if len(sites) < 2:
-        return 0.0
-    payload = 2 * (world - 1) / world * 4 * parameters
     ring = 0.0
-    for a, b in zip(sites, (*sites[1:], sites[0]), strict=True):
+    for a, b in _ring(job):
         link = job.scenario.link(a, b)
         mtu = _MTU if link is None else link.mtu_bytes
-        ring += payload * (mtu / (mtu - _HEADERS) if wan == "tun" else 1.0)
-    return float(sum(link["bytes_per_step"] for link in links.values()) / ring)
+        ring += _crossing(job, parameters, "fp32") * (mtu / (mtu - _HEADERS) if wan == "tun" else 1.0)
+    return float(sum(link["bytes_per_step"] for link in links.values()) / ring) if ring else 0.0
 
 
 def _losses(ranks: Sequence[Figures]) -> list[tuple[int, float]]:

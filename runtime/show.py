@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,11 @@ from rich.table import Table
 
 from geosim.units import BANDWIDTH, SIZE, TIME, show
 from runtime.doctor import Finding
+
+_LINKS = {
+    "payloads": "link figures count payload bytes",
+    "computed": "link figures are computed: what DDP's ring has to pass on, 2 (N-1)/N of N ranks' gradients",
+}
 
 
 class Progress:
@@ -32,11 +38,21 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
+    def note(self, line: str) -> None:
+        """Something to know of the run, which is none of its figures."""
+        _tell(f"georun: {line}")
+
     def __call__(self, step: int, steps: int, loss: float) -> None:
         """A step is done."""
         self._bar.update(self._task, completed=step, description=f"loss {loss:.3f}")
         if self._bar.disable and (step % max(1, steps // 10) == 0 or step == steps):
-            print(f"step {step}/{steps}, loss {loss:.3f}", file=sys.stderr)
+            _tell(f"step {step}/{steps}, loss {loss:.3f}")
+
+
+def _tell(line: str) -> None:
+    """Say a line to whoever watches; that nobody does any more is no reason to end a run."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr)
 
 
 def write_result(result: dict[str, Any]) -> None:
@@ -50,11 +66,15 @@ def write_result(result: dict[str, Any]) -> None:
         ("step time, mean", show(step["mean"], TIME)),
         ("step time, p95 over windows", show(step["p95"], TIME)),
         ("compute utilization", f"{result['compute_utilization']:.1%}"),
-        ("exchange, mean", show(exchange["mean"], TIME)),
-        ("blocked for the WAN, a step", show(result["exposed_wan_s_per_step"], TIME)),
         ("tokens a second", f"{result['tokens_per_s']:,.0f}"),
-        ("relative to co-located", f"{result['relative_to_colocated']:.1%}"),
     ]
+    several = len(result["params_hash"]) > 1
+    if several:
+        rows += [
+            ("exchange, mean", show(exchange["mean"], TIME)),
+            ("blocked for the WAN, a step", show(result["exposed_wan_s_per_step"], TIME)),
+            ("relative to co-located", f"{result['relative_to_colocated']:.1%}"),
+        ]
     for name, link in result["links"].items():
         per_second = link["bytes_per_step"] / step["mean"]
         rows.append(
@@ -65,7 +85,7 @@ def write_result(result: dict[str, Any]) -> None:
     rows += [
         ("loss, first and last step", f"{result['loss'][0][1]:.3f}, {result['loss'][-1][1]:.3f}"),
         ("validation loss", f"{result['val_loss']:.4f}"),
-        ("rounds skipped", str(result["skipped_rounds"])),
+        ("rounds skipped", f"{result['skipped_rounds']} of {result['rounds']}"),
     ]
     for row in rows:
         table.add_row(*row)
@@ -79,8 +99,8 @@ def write_result(result: dict[str, Any]) -> None:
             f"Warning: {result['late_steps']} of {result['measured_steps']} measured steps computed for "
             "longer than that: raise --pace."
         )
-    if result["wan"] == "none":
-        console.print("No WAN lay between the sites; link figures count payload bytes.")
+    if several and result["wan"] == "none":
+        console.print(f"No WAN lay between the sites; {_LINKS[result['links_from']]}.")
 
 
 def write_findings(findings: Sequence[Finding]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -81,12 +82,14 @@ class Sites:
             place: this process's rank in the site and the number of ranks; None: as the default group says.
 
         Raises:
-            UsageError: for names or an address that cannot be.
+            UsageError: for names or an address that cannot be; or where `place` is None, the environment's
+                WORLD_SIZE tells of several ranks, and there is no default group yet.
             RunError: if the store cannot be reached within `timeout_s`.
         """
         if site not in names:
             raise UsageError(f"--site {site}: no such site: use one of {', '.join(names)}")
         if place is None:
+            _check_group()
             place = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         rank, ranks = place
         address = Address.parse(rendezvous)
@@ -220,3 +223,13 @@ class Sites:
     @property
     def _hosts(self) -> bool:
         return self.index == 0 and self.rank == 0
+
+
+def _check_group() -> None:
+    """Refuse to take one rank of several for a site of its own."""
+    world = os.environ.get("WORLD_SIZE", "1")
+    if world.isdigit() and int(world) > 1 and not dist.is_initialized():
+        raise UsageError(
+            f"Sites.connect: WORLD_SIZE is {world} and torch.distributed has no default group: call "
+            "torch.distributed.init_process_group for the site's ranks first"
+        )

@@ -15,7 +15,7 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
 from geosim.errors import UsageError
-from runtime import checkpoint
+from runtime import checkpoint, resume
 from runtime.codec import wire
 from runtime.data import Corpus, load
 from runtime.job import Job, warmup_cosine
@@ -51,7 +51,7 @@ class Run:
         self.world = sites.count * sites.ranks
         self.place = sites.index * sites.ranks + sites.rank
         self.step = 0
-        self._check_save()
+        self.notes: list[str] = []
         sites.agree({"wire": wire.VERSION, **job.facts()}, shards=sites.ranks)
         self.corpus: Corpus = load(job.data)
         shape = job.scenario.workload.model
@@ -65,7 +65,7 @@ class Run:
         if policy.is_flat:
             self._agree_flat()
             join_flat(sites, backend, job.timeout_s)
-            self.method = FlatDDP(self.model, inner, policy, self.pacer)
+            self.method = FlatDDP(self.model, inner, policy, sites, self.pacer)
         else:
             share = (job.tokens_per_step // sites.count,) * sites.count
             self.method = Hierarchical(
@@ -74,16 +74,7 @@ class Run:
             )  # fmt: skip
         self.scheduler = LambdaLR(self.method.optimizer, warmup_cosine(job.steps))
         if job.resume is not None:
-            self.step = checkpoint.load(
-                Path(job.resume), sites, model=self.model, optimizer=self.method.optimizer,
-                scheduler=self.scheduler,
-            )  # fmt: skip
-            if policy.is_flat:
-                self._agree_flat()  # GeoOptimizer does it by itself
-            if self.step >= job.steps:
-                raise UsageError(
-                    f"--steps {job.steps}: the checkpoint stands at step {self.step}: give more steps"
-                )
+            self._resume(Path(job.resume))
 
     def train(self, emit: Emit) -> dict[str, Any]:
         """All steps, then what is in flight, then validation; `emit` is told of progress.
@@ -100,10 +91,12 @@ class Run:
         records: list[dict[str, float]] = []
         flights: list[dict[str, float]] = []
         self.method.ready()
+        for line in self.notes:
+            emit({"event": "note", "line": line})
         emit({"event": "traffic", "edge": "start"})
         while self.step < steps:
             records.append(self._one_step())
-            flights += self._flights()
+            flights += self.method.take_flights(self.step)
             emit({"event": "step", "step": self.step, "loss": records[-1]["loss"]})
             if self.job.save_every and self.step % self.job.save_every == 0:
                 saved.add(self._save())
@@ -112,7 +105,7 @@ class Run:
         if self.job.save is not None and steps not in saved:
             saved.add(self._save())
         self.method.finish()
-        flights += self._flights()
+        flights += self.method.take_flights(self.step)
         emit({"event": "traffic", "edge": "end"})
         curve.append((steps, self.validate()))
         figures = {
@@ -120,6 +113,7 @@ class Run:
             "records": records, "flights": flights, "validation": curve,
             "pauses": sorted(checks | saved),
             "params_hash": self._params_hash(), "parameters": sum(p.numel() for p in self.model.parameters()),
+            "rounds": steps // interval - first // interval,
             **self.method.figures(),
         }  # fmt: skip
         self.method.close()
@@ -163,13 +157,6 @@ class Run:
         spent = time.perf_counter() - begun
         return {"seconds": spent, "loss": float(loss.item()), "late": late, **method.clock.take()}
 
-    def _flights(self) -> list[dict[str, float]]:
-        return [
-            {"fragment": f.fragment, "round": f.round, "started_s": f.started_s, "finished_s": f.finished_s}
-            for f in self.method.take_flights()
-            if f.started_s  # not one that a checkpoint has brought along
-        ]
-
     def _loss(self, model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
         logits = model(tokens.to(self.device)).float()
         return nn.functional.cross_entropy(logits.flatten(0, 1), targets.to(self.device).flatten())
@@ -182,22 +169,36 @@ class Run:
         ends = {first + windows * i // parts * interval for i in range(1, parts)}
         return {step for step in ends if first < step < self.job.steps and step % interval == 0}
 
-    def _check_save(self) -> None:
-        """What another run has saved would be taken for this one's."""
-        job, sites = self.job, self.sites
-        if job.save is None or (job.resume is not None and Path(job.resume) == Path(job.save)):
-            return
-        if checkpoint.steps_of(Path(job.save), sites.name, sites.rank):
+    def _resume(self, folder: Path) -> None:
+        """Stand where a checkpoint was saved, with this job's own learning rates from there on."""
+        job, saved = self.job, {}
+
+        def accept(run: Any) -> None:
+            resume.check_same(run, job)
+            saved.update(run)
+
+        self.step = checkpoint.load(
+            folder, self.sites, model=self.model, optimizer=self.method.optimizer, scheduler=self.scheduler,
+            accept=accept,
+        )  # fmt: skip
+        if job.policy.is_flat:
+            self._agree_flat()  # GeoOptimizer does it by itself
+        if self.step >= job.steps:
             raise UsageError(
-                f"--save {job.save}: holds another run's checkpoints: name another folder, or --resume "
-                "from it"
+                f"--steps {job.steps}: the checkpoint stands at step {self.step}: give more steps"
             )
+        self.notes = resume.changes(saved, job, self.corpus.fingerprint, self.step)
+        rate = job.lr * warmup_cosine(job.steps)(self.step)
+        self.scheduler.base_lrs = [job.lr for _ in self.scheduler.base_lrs]
+        self.scheduler._last_lr = [rate for _ in self.scheduler.base_lrs]
+        for group in self.method.optimizer.param_groups:
+            group["initial_lr"], group["lr"] = job.lr, rate
 
     def _save(self) -> int:
         assert self.job.save is not None
         checkpoint.save(
             Path(self.job.save), self.sites, model=self.model, optimizer=self.method.optimizer,
-            scheduler=self.scheduler, step=self.step,
+            scheduler=self.scheduler, step=self.step, run=resume.facts_of(self.job, self.corpus.fingerprint),
         )  # fmt: skip
         return self.step
 

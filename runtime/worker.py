@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _run(post: Post, job_data: dict[str, Any], emit: Any) -> dict[str, Any]:
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     import torch
     import torch.distributed as dist
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from unittest.mock import patch
 
 import pytest
@@ -26,11 +27,11 @@ RESULT_KEYS = {
 FAST = ["--seeds", "1", "--windows", "20"]
 
 
-def geosim(*args, status=0):
+def geosim(*args, status=0, columns=100):
     """Run in this process; what it said, after checking the exit status and that nothing escaped."""
     out, err = io.StringIO(), io.StringIO()
     with (
-        patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1"}),
+        patch.dict(os.environ, {"COLUMNS": str(columns), "NO_COLOR": "1"}),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         pytest.raises(SystemExit) as left,
@@ -73,6 +74,36 @@ def test_policies_names_all_that_are_built_in():
     sizes = {p["name"]: p["bytes_per_parameter"] for p in listed}
     assert sizes["ddp"] == 4
     assert 0.02 < sizes["hierarchical-efsgd"] < 0.022
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("policies",),
+        ("scenarios",),
+        (
+            "compare",
+            "laptop",
+            *(f"--policy={name}" for name in ("ddp", "local-sgd", "hierarchical-efsgd")),
+            *FAST,
+        ),
+        ("simulate", "four-regions", "--policy", "streaming-diloco", *FAST),
+    ],
+    ids=lambda args: args[0],
+)
+def test_a_narrow_screen_breaks_lines_at_blanks_and_loses_nothing(args, columns):
+    wide, text = geosim(*args, columns=400).stdout, geosim(*args, columns=columns).stdout
+    assert max(len(line) for line in text.splitlines()) <= columns
+
+    def words(printed):
+        return Counter(word for word in printed.split() if not set(word) <= set("█▏▎▍▌▋▊▉"))
+
+    assert words(text) == words(wide)
+
+
+def test_a_terminal_of_less_than_80_columns_gets_80():
+    assert geosim("policies", columns=40).stdout == geosim("policies", columns=80).stdout
 
 
 @pytest.mark.parametrize("policy", ["ddp", "hierarchical-efsgd", "local-sgd"])
@@ -182,6 +213,42 @@ def test_tune_says_why():
     assert max(len(line) for line in text.splitlines()) <= 100
 
 
+def test_tune_holds_what_set_says_and_says_so():
+    held = (
+        "--set",
+        "policy.streams=4",
+        "--set",
+        "policy.codec.quantize.kind=e3m0",
+        "--set",
+        "policy.interval=8",
+    )
+    found = geosim_json("tune", "laptop", *held)
+    quantize = {"group": 64, "kind": "e3m0", "rounding": "nearest"}
+    assert found["held_fixed"] == {"interval": 8, "codec.quantize": quantize, "streams": 4}
+    for point in found["front"]:
+        policy = point["policy"]
+        assert (policy["interval"], policy["codec"]["quantize"], policy["streams"]) == (8, quantize, 4)
+    said = "Held fixed by --set: interval 8, codec.quantize e3m0, streams 4."
+    assert said in found["reason"]
+    assert said in geosim("tune", "laptop", *held).stdout
+    assert not any("every step" in line for line in found["reason"] if "bandwidth" in line)
+
+
+def test_tune_searches_what_a_base_says(tmp_path):
+    file = tmp_path / "base.yaml"
+    file.write_text("name: base\ninterval: 8\nstreams: 8\n")
+    found = geosim_json("tune", "laptop", "--base", str(file))
+    assert found["held_fixed"] == {}
+    assert found["policy"] == geosim_json("tune", "laptop")["policy"]
+
+
+def test_tune_of_a_single_policy_claims_no_choice():
+    one = ["interval=4", "streams=1", "overlap=blocking", "codec.quantize=fp32", "codec.select=dense"]
+    found = geosim_json("tune", "laptop", *(f"--set=policy.{item}" for item in one))
+    assert "That leaves no choice: it is the only policy." in found["reason"]
+    assert len(found["front"]) == 1
+
+
 SIMULATE = ("simulate", "laptop", "--policy", "local-sgd")
 MISTAKES = [
     (("simulate", "lapptop", "--policy", "ddp"), ["lapptop", "did you mean 'laptop'"]),
@@ -208,7 +275,12 @@ MISTAKES = [
         ("compare", "laptop", "--policy", "local-sgd", "--set", "policy.shards=64"),
         ["policy local-sgd: shards", "64", "2 ranks"],
     ),
-    (("tune", "laptop", "--base", "ddp"), ["ddp", "another preset"]),
+    (("tune", "laptop", "--base", "ddp"), ["base policy ddp", "another preset"]),
+    (("tune", "laptop", "--set", "policy.topology=flat-ring"), ["flat-ring", "another preset"]),
+    (
+        ("tune", "laptop", "--max-interval", "4", "--set", "policy.interval=8"),
+        ["--max-interval 4", "policy.interval=8", "leave one of them out"],
+    ),
     (("tune", "laptop", "--out", "no/such/folder/policy.yaml"), ["no/such/folder", "create it"]),
     (("tune", "laptop", "--set", "policy.codec=nothing"), ["codec"]),
 ]
@@ -224,9 +296,35 @@ def test_a_mistake_is_one_line_and_status_2(args, says):
         assert words in result.stderr
 
 
+@pytest.mark.parametrize(
+    "option", [("simulate", "laptop", "--policy=ddp", "--trace"), ("tune", "laptop", "--out")]
+)
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("", "is a folder"), ("a" * 300, "cannot write: File name too long")],
+    ids=["folder", "long"],
+)
+def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path, option, name, says):
+    with patch("geosim.sim.simulate", side_effect=AssertionError):
+        assert f"{tmp_path / name}: {says}" in geosim(*option, str(tmp_path / name), status=2).stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["[/]", "[red]x[/red]", ":smile:"])
+def test_names_are_printed_as_they_are(tmp_path, name):
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"name: '{name}'\n")
+    assert name in geosim("compare", "laptop", "--policy", str(file), *FAST).stdout.splitlines()[3]
+
+
 def test_broken_files_are_one_line_and_status_2(tmp_path):
     file = tmp_path / "broken.yaml"
-    for text, says in (("a: [1,", "not YAML"), ("- 1", "expected a mapping"), ("interval: x", "interval")):
+    for text, says in (
+        ("a: [1,", f"{file}: line 1: not YAML: "),
+        ("update: local\nupdate: local\n", f"{file}: line 2: 'update' is given twice\n"),
+        ("- 1", "expected a mapping"),
+        ("interval: x", "interval"),
+    ):
         file.write_text(text)
         result = geosim("simulate", "laptop", "--policy", str(file), status=2)
         assert says in result.stderr
@@ -297,6 +395,15 @@ def test_a_reader_that_leaves_early_is_no_error():
     )  # fmt: skip
     assert done.stdout == "{\n"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_full_disk_is_one_line(more):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "geosim.cli", "policies", *more]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.stderr == "geosim: cannot write: No space left on device\n"
+    assert done.returncode == 1
 
 
 def test_interrupt_ends_with_130_and_no_traceback():

@@ -84,6 +84,21 @@ def test_a_quantity_names_its_option():
         parse_option("--pace", "80", TIME)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("-5 ms", "--pace -5 ms: must be above 0"),
+        ("0 s", "--pace 0 s: must be above 0"),
+        ("inf s", "--pace: 'inf s': must be finite, like '30 ms'"),
+        ("nan ms", "--pace: 'nan ms': must be finite, like '30 ms'"),
+    ],
+)
+def test_a_quantity_that_cannot_be_is_told_as_it_was_typed(text, says):
+    with pytest.raises(UsageError) as caught:
+        parse_option("--pace", text, TIME)
+    assert str(caught.value) == says
+
+
 def test_a_folder_is_made_or_refused_in_one_line(tmp_path):
     make_folder("--out", tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []

@@ -24,7 +24,19 @@ def test_a_later_item_wins():
     assert split_settings(["policy.interval=8", "policy.interval=16"])[1] == {"interval": 16}
 
 
-@pytest.mark.parametrize("item", ["interval", "=8", "policy.=8", "policy=8", "wan..rtt=1", "about={a"])
+@pytest.mark.parametrize(
+    "item",
+    [
+        "interval",
+        "=8",
+        "policy.=8",
+        "policy=8",
+        "wan..rtt=1",
+        "about={a",
+        "about={a: 1, a: 2}",
+        "about=2024-13-45",
+    ],
+)
 def test_what_is_no_setting_is_refused_in_one_line(item):
     with pytest.raises(UsageError) as error:
         split_settings([item])

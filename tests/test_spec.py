@@ -2,6 +2,7 @@
 
 import copy
 import difflib
+import math
 from typing import Annotated, Literal
 
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, Field
 
-from geosim.documents import read_yaml, set_path
+from geosim.documents import nearest, read_yaml
 from geosim.errors import UsageError
 from geosim.policy import SyncPolicy, load_policy, preset_names
 from geosim.scenario import Scenario, load_scenario, scenario_names
+from geosim.settings import apply_settings, set_path
 from geosim.spec import (
     ByKind,
     Bytes,
@@ -22,9 +24,12 @@ from geosim.spec import (
     Seconds,
     Spec,
     from_dict,
+    keys_of_kind,
     not_negative,
     positive,
+    within,
 )
+from geosim.units import BANDWIDTH, TIME
 
 
 class Slow(Spec):
@@ -86,6 +91,11 @@ def test_a_quantity_given_under_both_names_is_refused(value):
         ({"name": "a", "dely": "3 s"}, "thing: dely: unknown key; did you mean 'delay'?"),
         ({"nam": "a"}, "thing: nam: unknown key; did you mean 'name'? (and 1 more)"),
         ({}, "thing: name: this field is required"),
+        (
+            {1: "a"},
+            "thing: 1: unknown key; known keys: "
+            "buffer, delay, gait, gaits, loud, name, peak, rate (and 1 more)",
+        ),
         ({"name": "a", "delay_s": float("nan")}, "thing: delay_s: Input should be a finite number (got nan)"),
         (
             {"name": "a", "gait": "trot"},
@@ -144,16 +154,27 @@ def test_yaml_gives_back_the_same_spec(thing):
     assert from_dict(Thing, yaml.safe_load(thing.to_yaml()), "thing") == thing
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("-inf"), float("nan")])
 def test_positive(bad):
     assert positive(0.1) == 0.1
-    assert refusal(positive, bad) == "must be above 0"
+    assert refusal(positive, bad) == f"must be {'' if math.isfinite(bad) else 'finite and '}above 0"
 
 
-@pytest.mark.parametrize("bad", [-1e-9, float("inf"), float("nan")])
+@pytest.mark.parametrize("bad", [-1e-9, float("inf"), float("-inf"), float("nan")])
 def test_not_negative(bad):
     assert not_negative(0.0) == 0.0
-    assert refusal(not_negative, bad) == "must be 0 or more"
+    assert refusal(not_negative, bad) == f"must be {'' if math.isfinite(bad) else 'finite and '}0 or more"
+
+
+def test_within_takes_its_bounds_and_says_them():
+    rate = within("1 kbit/s", "1 Gbit/s", BANDWIDTH)
+    assert [rate(v) for v in (125.0, 125e6)] == [125.0, 125e6]
+    assert within("0 s", "1 h", TIME)(0.0) == 0.0
+    for bad in (124.9, 126e6):
+        assert refusal(rate, bad) == "must lie between 1 kbit/s and 1 Gbit/s"
+    assert refusal(rate, -1.0) == "must be above 0"
+    assert refusal(rate, float("inf")) == "must be finite and above 0"
+    assert refusal(within("0 s", "1 h", TIME), -1.0) == "must be 0 or more"
 
 
 # Unknown keys, at every depth of everything that is built in.
@@ -195,6 +216,37 @@ def test_an_unknown_key_at_any_depth_names_the_nearest_known_one(name):
             assert message == f"{name}: {where}: unknown key; did you mean '{near[0]}'?"
 
 
+@pytest.mark.parametrize(
+    ("word", "known", "near"),
+    [
+        ("bandwidth_back", ["bandwidth", "back_bandwidth", "rtt"], "back_bandwidth"),
+        ("sgd-local", ["local-sgd", "diloco"], "local-sgd"),
+        ("accelerator_per_nodes", ["accelerator", "nodes", "accelerators_per_node"], "accelerators_per_node"),
+        ("RTT", ["rtt", "jitter"], "rtt"),
+        ("zzz", ["rtt", "jitter"], None),
+        ("rtt", [], None),
+    ],
+)
+def test_the_known_word_that_is_nearest(word, known, near):
+    assert nearest(word, known) == near
+
+
+def test_a_number_may_be_a_percentage_and_a_word_or_a_quantity_may_not():
+    assert from_dict(Thing, {"name": "5 %", "gait": {"kind": "fast", "speed": "5 %"}}, "thing") == Thing(
+        name="5 %", gait=Fast(speed=0.05)
+    )
+    assert "is no unit of time" in refusal(from_dict, Thing, {"name": "a", "delay": "5 %"}, "thing")
+    assert "valid number" in refusal(
+        from_dict, Thing, {"name": "a", "gait": {"kind": "fast", "speed": "x %"}}, "t"
+    )
+
+
+def test_the_keys_of_a_kind():
+    assert keys_of_kind(Thing, ["gait"], "slow") == {"kind", "wait", "wait_s"}
+    assert keys_of_kind(Thing, ["gaits", "0"], "faster") == {"kind", "speed"}
+    assert keys_of_kind(Thing, ["gait"], "trot") == keys_of_kind(Thing, ["name"], "slow") == set()
+
+
 # --set
 
 
@@ -215,6 +267,63 @@ def test_setting_a_path_changes_nothing_else():
     assert data["a"]["b"][1]["c"] == 5
     data["a"]["b"][1]["c"] = 2
     assert data == before
+
+
+def test_setting_a_path_leaves_what_shares_the_value_alone():
+    shared = {"x": [{"y": 1}]}
+    data = {"a": shared, "b": shared}
+    set_path(data, "a.x.0.y", 2)
+    assert data == {"a": {"x": [{"y": 2}]}, "b": {"x": [{"y": 1}]}}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize(
+    ("data", "changes", "after"),
+    [
+        # Another kind drops what it does not know, and keeps what both know.
+        ({"gait": {"kind": "slow", "wait": "1 s"}}, {"gait.kind": "fast"}, {"gait": {"kind": "fast"}}),
+        ({"gait": {"kind": "slow", "wait_s": 1}}, {"gait.kind": "fast"}, {"gait": {"kind": "fast"}}),
+        (
+            {"gait": {"kind": "fast", "speed": 3}},
+            {"gait.kind": "faster"},
+            {"gait": {"kind": "faster", "speed": 3}},
+        ),
+        (
+            {"gait": {"kind": "slow", "wait": "1 s"}},
+            {"gait.kind": "slow"},
+            {"gait": {"kind": "slow", "wait": "1 s"}},
+        ),
+        (
+            {"gaits": [{"kind": "slow", "wait": "1 s"}]},
+            {"gaits.0.kind": "fast"},
+            {"gaits": [{"kind": "fast"}]},
+        ),
+        ({"gait": "slow"}, {"gait.kind": "fast"}, {"gait": {"kind": "fast"}}),
+        ({}, {"gait.kind": "fast", "gait.speed": 3}, {"gait": {"kind": "fast", "speed": 3}}),
+        # What no kind knows, and what the changes themselves set, is left to be refused.
+        ({"gait": {"kind": "slow", "wiat": 1}}, {"gait.kind": "fast"}, {"gait": {"kind": "fast", "wiat": 1}}),
+        ({"gait": {"kind": "slow", "wait": 1}}, {"gait.kind": "trot"}, {"gait": {"kind": "trot", "wait": 1}}),
+        (
+            {"gait": {"kind": "slow", "wait": 1}},
+            {"gait.kind": "fast", "gait.wait": 2},
+            {"gait": {"kind": "fast", "wait": 2}},
+        ),
+        (
+            {},
+            {"gait": {"kind": "slow", "wait": 2}, "gait.kind": "fast"},
+            {"gait": {"kind": "fast", "wait": 2}},
+        ),
+        # The whole comes before its parts.
+        ({}, {"gait": "fast", "gait.speed": 3}, {"gait": {"kind": "fast", "speed": 3}}),
+    ],
+)
+def test_settings_mean_the_same_in_any_order_and_a_kind_brings_its_own_fields(
+    data, changes, after, backwards
+):
+    before = copy.deepcopy(changes)
+    given = dict(reversed(changes.items())) if backwards else changes
+    assert apply_settings(Thing, copy.deepcopy(data), given) == after
+    assert changes == before
 
 
 def test_a_bare_word_is_written_out_where_the_path_goes_on_below_it():
@@ -254,12 +363,19 @@ def test_a_path_that_leads_nowhere(path, message):
 @pytest.mark.parametrize(
     ("content", "advice"),
     [
-        (b"", "expected a mapping of fields"),
+        (b"", "is empty: expected a mapping of fields"),
         (b"- 1\n", "expected a mapping of fields"),
-        (b"a: [1\n", "not YAML"),
-        (b"a: 1\nb: {c: 1, c: 2}\n", "'c' is given twice"),
-        (b"a: !!python/object:os.system {}\n", "not YAML"),
-        (b"[1, 2]: 3\n", "not YAML"),
+        (b"a: [1\n", "line 2: not YAML: expected"),
+        (b"a: 1\nb: {c: 1, c: 2}\n", "line 2: 'c' is given twice"),
+        (b"a: !!python/object:os.system {}\n", "line 1: not YAML: could not determine a constructor"),
+        (b"a: 1\n[1, 2]: 3\n", "line 2: not YAML: found unhashable key"),
+        (b"a: 1\nb: \x00\n", "line 2: not YAML: special characters are not allowed"),
+        (b"a: 1\n\tb: 1\n", "line 2: not YAML: "),
+        (b"a: *b\n", "line 1: not YAML: found undefined alias 'b'"),
+        (b"a: 1\nb: 2024-13-45\n", "line 2: not YAML: '2024-13-45' is no value"),
+        (b"a: !!int x\n", "line 1: not YAML: 'x' is no value"),
+        (b"a: " + b"9" * 5000 + b"\n", "line 1: not YAML: "),
+        (b"a: " + b"[" * 5000, "line 1: not YAML: nested too deeply"),
         (b"\xff\xfe\x00", "not a text file in UTF-8"),
     ],
 )
@@ -267,8 +383,8 @@ def test_a_file_that_is_no_mapping(tmp_path, content, advice):
     path = tmp_path / "file.yaml"
     path.write_bytes(content)
     message = refusal(read_yaml, path)
-    assert message.startswith(f"{path}: ")
-    assert advice in message
+    assert message.startswith(f"{path}: {advice}")
+    assert "<unicode string>" not in message
 
 
 def test_a_missing_file_and_a_folder(tmp_path):

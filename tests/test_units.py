@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from geosim.errors import UsageError
-from geosim.units import BANDWIDTH, COMPUTE, SIZE, TIME, format_exact, parse, show
+from geosim.units import BANDWIDTH, COMPUTE, SIZE, TIME, format_exact, parse, parse_percent, show
 
 DIMENSIONS = [TIME, SIZE, BANDWIDTH, COMPUTE]
 dimensions = st.sampled_from(DIMENSIONS)
@@ -28,6 +28,8 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
         ("10 GB/s", BANDWIDTH, 1e10),
         ("1 GiB/s", BANDWIDTH, 1024.0**3),
         ("8 bit/s", BANDWIDTH, 1.0),
+        ("8 Ebit/s", BANDWIDTH, 1e18),
+        ("1EB", SIZE, 1e18),
         ("312 TFLOP/s", COMPUTE, 3.12e14),
         ("-3 s", TIME, -3.0),
         ("0 s", TIME, 0.0),
@@ -83,8 +85,9 @@ def test_the_shortest_exact_text_is_the_one_a_person_writes():
         ("1.2.3 ms", TIME, "30 ms"),
         ("1e999 s", TIME, "30 ms"),
         ("1e999999999 s", TIME, "30 ms"),
-        ("inf s", TIME, "30 ms"),
-        ("nan s", TIME, "30 ms"),
+        ("inf s", TIME, "must be finite, like '30 ms'"),
+        ("-Infinity ms", TIME, "must be finite"),
+        ("nan", SIZE, "must be finite"),
         ("10 Gb", BANDWIDTH, "Gbit/s or GB/s"),
         ("10 Gb/s", BANDWIDTH, "Gbit/s or GB/s"),
         ("10 Gbps", BANDWIDTH, "Gbit/s or GB/s"),
@@ -120,6 +123,22 @@ def test_any_text_parses_to_a_finite_number_or_is_a_usage_error(text, dimension)
     except UsageError:
         return
     assert abs(value) < float("inf")
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("5 %", 0.05),
+        ("0.1%", 0.001),
+        (" -2.5e1 % ", -0.25),
+        ("100 %", 1.0),
+        ("5", None),
+        ("%", None),
+        ("x %", None),
+    ],
+)
+def test_percentages(text, share):
+    assert parse_percent(text) == share
 
 
 def test_decimal_and_binary_prefixes_differ():

@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from geosim.documents import read_yaml
-from geosim.spec import Seconds, Spec, from_dict, not_negative
+from geosim.spec import Seconds, Spec, from_dict, not_negative, within
+from geosim.units import TIME
 
-Cost = Annotated[float, AfterValidator(not_negative)]
-Time = Annotated[Seconds, AfterValidator(not_negative)]
+Cost = Annotated[float, AfterValidator(not_negative), Field(le=1)]
+Time = Annotated[Seconds, AfterValidator(within("0 s", "1000 h", TIME))]
 
 
 class Calibration(Spec):

@@ -7,6 +7,8 @@ from pydantic import AfterValidator, Field
 from geosim.errors import UsageError
 from geosim.spec import ByKind, Spec
 
+Windows = Annotated[int, Field(ge=1, le=1000)]
+
 
 def _unit_interval(value: float) -> float:
     if not 0 <= value <= 1:
@@ -24,14 +26,14 @@ class Delayed(Spec):
     """At boundary t apply the result of window t - `windows`."""
 
     kind: Literal["delayed"] = "delayed"
-    windows: Annotated[int, Field(ge=1)] = 1
+    windows: Windows = 1
 
 
 class Eager(Spec):
     """Delayed, the site's own fresh contribution standing in for its stale one (arXiv 2502.12996)."""
 
     kind: Literal["eager"] = "eager"
-    windows: Annotated[int, Field(ge=1)] = 1
+    windows: Windows = 1
 
 
 class Streaming(Spec):
@@ -41,8 +43,8 @@ class Streaming(Spec):
     """
 
     kind: Literal["streaming"] = "streaming"
-    fragments: Annotated[int, Field(ge=1)] = 4
-    steps: Annotated[int, Field(ge=0)] = 5
+    fragments: Annotated[int, Field(ge=1, le=65536)] = 4
+    steps: Annotated[int, Field(ge=0, le=10_000_000)] = 5
     alpha: Annotated[float, AfterValidator(_unit_interval)] = 0.0
 
 

@@ -15,7 +15,8 @@ from geosim.policy.quantize import Cast
 from geosim.policy.select import Dense
 from geosim.policy.topology import Direct, FlatRing, Topology
 from geosim.policy.update import Accumulate, Local, Update
-from geosim.spec import Bytes, Spec, from_dict, positive
+from geosim.spec import Bytes, Spec, from_dict, positive, within
+from geosim.units import SIZE
 
 
 class SyncPolicy(Spec):
@@ -49,7 +50,7 @@ class SyncPolicy(Spec):
     topology: Topology = Direct()
     order: Literal["largest-first", "model"] = "largest-first"
     streams: Annotated[int, Field(ge=1, le=256)] = 1
-    chunk_bytes: Annotated[Bytes, AfterValidator(positive)] | None = None
+    chunk_bytes: Annotated[Bytes, AfterValidator(within("1 B", "1 EB", SIZE))] | None = None
     shards: Annotated[int, Field(ge=1, le=65536)] | None = None
     max_grad_norm: Annotated[float, AfterValidator(positive)] | None = None
     adapt: Adapt = Fixed()

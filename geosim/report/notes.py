@@ -79,7 +79,8 @@ def _spread(policies: Sequence[SyncPolicy], results: Sequence[Mapping[str, Any]]
     times = results[fast]["tokens_per_s"] / results[slow]["tokens_per_s"]
     if times < 1.01:
         return "All reach the same throughput within 1 %."
+    shown = f"{times:,.0f}" if times >= 100 else f"{times:.3g}"
     return (
-        f"{policies[fast].name} trains {times:.3g} times as many tokens a second as {policies[slow].name}; "
+        f"{policies[fast].name} trains {shown} times as many tokens a second as {policies[slow].name}; "
         "what a policy costs in loss for equal tokens is not part of this."
     )

@@ -1,7 +1,7 @@
 """Why the tuner chose a policy and what would change its answer, in sentences."""
 
 from geosim.cost.calibration import Calibration
-from geosim.policy import Blocking, Dense, SyncPolicy
+from geosim.policy import Blocking, Dense, Streaming, SyncPolicy
 from geosim.report import words
 from geosim.scenario import Scenario
 from geosim.tune import TOLERANCE, Point, Tuned
@@ -21,10 +21,17 @@ def reason(scenario: Scenario, tuned: Tuned, calibration: Calibration | None = N
     chosen = tuned.chosen
     out = [
         f"{words.choice(chosen.policy)} reaches {words.percent(chosen.relative)} of the same accelerators "
-        f"in one room{_needs(scenario, chosen)}.",
-        f"It is the least aggressive of {tuned.screened:,} policies within {words.percent(TOLERANCE)} "
-        f"of the fastest, which reaches {words.percent(tuned.best)}.",
+        f"in one room{_needs(scenario, chosen)}."
     ]
+    if tuned.held:
+        out.append(f"Held fixed by --set: {', '.join(_held(field, chosen.policy) for field in tuned.held)}.")
+    if tuned.screened == 1:
+        out.append("That leaves no choice: it is the only policy.")
+    else:
+        out.append(
+            f"It is the least aggressive of {tuned.screened:,} policies within {words.percent(TOLERANCE)} "
+            f"of the fastest, which reaches {words.percent(tuned.best)}."
+        )
     if tuned.best > 1.01:
         out.append(_ABOVE)
     steps = [
@@ -34,6 +41,24 @@ def reason(scenario: Scenario, tuned: Tuned, calibration: Calibration | None = N
         out.append(f"One step back would reach: {', '.join(steps)}.")
     out += _changes(scenario, tuned, calibration)
     return out
+
+
+def _held(field: str, policy: SyncPolicy) -> str:
+    """A field and its value."""
+    codec, select = policy.codec, policy.codec.select
+    values = {
+        "name": policy.name,
+        "about": repr(policy.about),
+        "interval": str(policy.interval),
+        "codec.select": "dense"
+        if isinstance(select, Dense)
+        else f"{select.kind} {words.percent(select.ratio)}",
+        "codec.quantize": codec.quantize.kind,
+        "codec.residual": codec.residual.kind,
+        "overlap": words.overlap(policy.overlap),
+        "streams": str(policy.streams),
+    }
+    return f"{field} {values[field]}"
 
 
 def _needs(scenario: Scenario, point: Point) -> str:
@@ -60,23 +85,29 @@ def _step(axis: str, point: Point) -> str:
         return "without delay" if isinstance(policy.overlap, Blocking) else words.overlap(policy.overlap)
     if axis == "streams":
         return "1 stream" if policy.streams == 1 else f"{policy.streams} streams"
-    if axis == "ratio":
+    if axis == "select":
         select = policy.codec.select
         return "dense" if isinstance(select, Dense) else f"{words.percent(select.ratio)} kept"
     return policy.codec.quantize.kind
 
 
 def _changes(scenario: Scenario, tuned: Tuned, calibration: Calibration | None) -> list[str]:
-    """Bandwidths from which the next policy on the front, and dense fp32 every step, would do."""
+    """Bandwidths from which the next policy on the front, and dense fp32 as often as can be, would do.
+
+    The latter is left out where what is held fixed rules it out.
+    """
     rivals = [point.policy for point in tuned.front]
     place = rivals.index(tuned.chosen.policy)
+    asked = [(words.choice(p), p) for p in rivals[max(0, place - 1) : place]]
     synchronous = _synchronous(tuned.chosen.policy)
-    asked = [(f"{words.choice(p)}", p) for p in rivals[max(0, place - 1) : place]]
-    if synchronous != tuned.chosen.policy and synchronous not in [p for _, p in asked]:
-        asked.append((f"dense fp32 every step, {words.overlap(synchronous.overlap)}", synchronous))
+    if not any(field.startswith(("interval", "codec.")) for field in tuned.held):
+        rivals.append(synchronous)
+        if synchronous != tuned.chosen.policy and synchronous not in [p for _, p in asked]:
+            often = "every step" if synchronous.interval == 1 else f"every {synchronous.interval} steps"
+            asked.append((f"dense fp32 {often}, {words.overlap(synchronous.overlap)}", synchronous))
     out = []
     for text, policy in asked:
-        factor = qualifies_from(scenario, policy, [*rivals, synchronous], TOLERANCE, calibration)
+        factor = qualifies_from(scenario, policy, rivals, TOLERANCE, calibration)
         if factor is None:
             out.append(f"No bandwidth makes {text} fast enough: round trips, codecs or the site decide.")
         elif factor < _EDGE:
@@ -89,11 +120,12 @@ def _changes(scenario: Scenario, tuned: Tuned, calibration: Calibration | None) 
 
 
 def _synchronous(chosen: SyncPolicy) -> SyncPolicy:
-    """Everything, every step, under the chosen overlap."""
+    """Everything, every step, under the chosen overlap; streaming needs more steps than its delay."""
+    least = chosen.overlap.steps + 1 if isinstance(chosen.overlap, Streaming) else 1
     codec = type(chosen.codec)(
         small_below_bytes=chosen.codec.small_below_bytes, small_dtype=chosen.codec.small_dtype
     )
-    return chosen.model_copy(update={"codec": codec, "interval": 1})
+    return chosen.model_copy(update={"codec": codec, "interval": least})
 
 
 def _bandwidth(scenario: Scenario, factor: float) -> str:

@@ -16,23 +16,30 @@ from geosim.units import BANDWIDTH, SIZE, TIME, show
 
 ResultDict = Mapping[str, Any]
 _BAR = 32
+_NAMES = 54  # columns of a screen of 80 that the names of policies, and what parts them, leave each other
 _FASTER = (
     "more than in one room: there every step ends with an all-reduce over all ranks and an optimizer step"
 )
 
 
-def plain_table(*columns: str, right: Sequence[int] = ()) -> Table:
-    """A table without lines; `right` are the numbers of the columns that are set flush right."""
+def plain_table(*columns: str, right: Sequence[int] = (), wrapped: Sequence[int] | None = None) -> Table:
+    """A table without lines.
+
+    Args:
+        columns: their headings.
+        right: numbers of the columns that are set flush right.
+        wrapped: numbers of the columns that give way, at blanks, where the screen is narrow; None: all.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i in right else "left", overflow="fold")
+        whole = wrapped is not None and i not in wrapped
+        table.add_column(column, justify="right" if i in right else "left", overflow="fold", no_wrap=whole)
     return table
 
 
 def about_table(rows: Sequence[tuple[str, str]]) -> Table:
     """Names and what they are, wrapped beside the name."""
-    table = plain_table("name", "about")
-    table.columns[0].no_wrap = True
+    table = plain_table("name", "about", wrapped=[1])
     for name, about in rows:
         table.add_row(name, about)
     return table
@@ -40,19 +47,24 @@ def about_table(rows: Sequence[tuple[str, str]]) -> Table:
 
 def scenarios_table(scenarios: Sequence[Scenario]) -> RenderableType:
     """What is built in: sites, links and workload, then what each scenario stands for."""
-    facts = plain_table("scenario", "sites", "WAN", "workload")
-    facts.columns[0].no_wrap = True
+    facts = plain_table("scenario", "sites", "WAN", "model,\nparameters", wrapped=[2])
     for s in scenarios:
-        facts.add_row(s.name, "\n".join(words.sites(s).split(", ")), words.links(s), words.workload(s))
+        model = s.workload.model
+        facts.add_row(
+            s.name,
+            "\n".join(words.sites(s).split(", ")),
+            words.links(s),
+            f"{model.name},\n{words.count(model.param_table().numel)}",
+        )
     return Group(facts, "", about_table([(s.name, s.about) for s in scenarios]))
 
 
 def policies_table(policies: Sequence[SyncPolicy]) -> RenderableType:
     """What is built in: the facts of each policy, then what it is."""
     facts = plain_table(
-        "policy", "update", "K", "sends", "overlap", "B/param", "B/param/step", right=(2, 5, 6)
-    )
-    facts.columns[0].no_wrap = True
+        "policy", "update", "K", "sends", "overlap", "B per\nparam", "and\nstep",
+        right=(2, 5, 6), wrapped=[4],
+    )  # fmt: skip
     for p in policies:
         size = words.bytes_per_parameter(p)
         facts.add_row(
@@ -61,11 +73,12 @@ def policies_table(policies: Sequence[SyncPolicy]) -> RenderableType:
             str(p.interval),
             words.codec(p.codec),
             words.overlap(p.overlap),
-            f"{size:.3g}",
+            f"{size:.2g}",
             f"{size / p.interval:.2g}",
         )
     note = Text(
-        "B/param: bytes that the codec makes of a parameter of a large tensor, an exchange and a step.",
+        "B per param: bytes that the codec makes of a parameter of a large tensor, an exchange; and step: "
+        "the same a step.",
         style="dim",
     )
     return Group(facts, note, "", about_table([(p.name, p.about) for p in policies]))
@@ -143,12 +156,14 @@ def simulation(scenario: Scenario, policy: SyncPolicy, result: ResultDict, verdi
 def throughput_line(result: ResultDict) -> str:
     """Tokens per second, and what the same accelerators reach in one room."""
     share = words.percent(result["relative_to_colocated"])
-    return f"{result['tokens_per_s']:,.0f} tokens/s, {share} of the same accelerators in one room"
+    return f"{words.rate(result['tokens_per_s'])} tokens/s, {share} of the same accelerators in one room"
 
 
 def comparison(scenario: Scenario, results: Sequence[ResultDict], names: Sequence[str]) -> RenderableType:
     """Results side by side, one column a policy."""
-    table = plain_table("", *names, right=range(1, len(names) + 1))
+    fits = sum(len(name) + 2 for name in names) <= _NAMES
+    heads = names if fits else [name.replace("-", "-\n") for name in names]
+    table = plain_table("", *heads, right=range(1, len(names) + 1))
     known = [parts_of(r) for r in results]
     for key, (name, _, colour) in PARTS.items():
         if any(key in parts for parts in known):
@@ -162,7 +177,7 @@ def comparison(scenario: Scenario, results: Sequence[ResultDict], names: Sequenc
     table.add_row("traffic a step, all links", *(show(_traffic(r), SIZE) for r in results))
     table.add_row("of plain DDP's", *(words.percent(r["wan_bytes_vs_ddp"]) for r in results))
     table.add_row("busiest link", *(words.percent(_busiest(r)) for r in results))
-    table.add_row("tokens/s", *(f"{r['tokens_per_s']:,.0f}" for r in results))
+    table.add_row("tokens/s", *(words.rate(r["tokens_per_s"]) for r in results))
     table.add_row("of one room's", *(words.percent(r["relative_to_colocated"]) for r in results))
     return Group(heading(scenario), "", table)
 

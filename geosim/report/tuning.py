@@ -20,7 +20,16 @@ def data(tuned: Tuned, reasons: Sequence[str]) -> dict[str, Any]:
         "predicted": tuned.chosen.result.to_dict(),
         "front": [point.to_dict() for point in tuned.front],
         "reason": list(reasons),
+        "held_fixed": {field: _value(tuned, field) for field in tuned.held},
     }
+
+
+def _value(tuned: Tuned, path: str) -> Any:
+    """The plain value of one field of the chosen policy."""
+    here: Any = tuned.chosen.policy.to_dict()
+    for part in path.split("."):
+        here = here[part]
+    return here
 
 
 def screen(scenario: Scenario, tuned: Tuned, reasons: Sequence[str]) -> RenderableType:

@@ -31,6 +31,11 @@ def percent(value: float, digits: int = 3) -> str:
     return f"{float(f'{number:.{digits}g}'):g} %"
 
 
+def rate(value: float) -> str:
+    """Events a second: whole ones, or three significant digits where they are few."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def count(value: float) -> str:
     """A large count: 6.74 billion, 3.2 million, 850."""
     for unit, factor in (("trillion", 1e12), ("billion", 1e9), ("million", 1e6)):

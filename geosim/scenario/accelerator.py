@@ -2,13 +2,12 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import AfterValidator
+from typing import Any
 
 from geosim.documents import read_yaml
 from geosim.errors import UsageError
-from geosim.spec import Bytes, BytesPerSecond, FlopsPerSecond, Spec, from_dict, positive
+from geosim.scenario.ranges import Rate, Speed, Storage
+from geosim.spec import Spec, from_dict
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 
@@ -20,13 +19,13 @@ class Accelerator(Spec):
     """
 
     name: str
-    bf16_flops: Annotated[FlopsPerSecond, AfterValidator(positive)] | None = None
-    fp16_flops: Annotated[FlopsPerSecond, AfterValidator(positive)] | None = None
-    tf32_flops: Annotated[FlopsPerSecond, AfterValidator(positive)] | None = None
-    fp32_flops: Annotated[FlopsPerSecond, AfterValidator(positive)]
-    fp8_flops: Annotated[FlopsPerSecond, AfterValidator(positive)] | None = None
-    memory_bytes: Annotated[Bytes, AfterValidator(positive)]
-    memory_bandwidth_bytes_per_s: Annotated[BytesPerSecond, AfterValidator(positive)]
+    bf16_flops: Speed | None = None
+    fp16_flops: Speed | None = None
+    tf32_flops: Speed | None = None
+    fp32_flops: Speed
+    fp8_flops: Speed | None = None
+    memory_bytes: Storage
+    memory_bandwidth_bytes_per_s: Rate
     source: str
 
     def peak_flops(self, precision: str) -> float:

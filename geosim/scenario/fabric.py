@@ -1,17 +1,14 @@
 """What joins the accelerators of one site."""
 
-from typing import Annotated
-
-from pydantic import AfterValidator
-
-from geosim.spec import BytesPerSecond, Seconds, Spec, not_negative, positive
+from geosim.scenario.ranges import Delay, Rate
+from geosim.spec import Spec
 
 
 class Hop(Spec):
     """One tier of a fabric: bandwidth an accelerator and a direction, and the latency of one message."""
 
-    bandwidth_bytes_per_s: Annotated[BytesPerSecond, AfterValidator(positive)]
-    latency_s: Annotated[Seconds, AfterValidator(not_negative)]
+    bandwidth_bytes_per_s: Rate
+    latency_s: Delay
 
 
 class Fabric(Spec):

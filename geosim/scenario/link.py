@@ -3,17 +3,18 @@
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from geosim.errors import UsageError
-from geosim.spec import Bytes, BytesPerSecond, Seconds, Spec, not_negative, positive
+from geosim.scenario.ranges import Delay, Rate, RunTime, Storage
+from geosim.spec import Bytes, Spec
 
 
 class TracePoint(Spec):
     """From `at_s` on, the link has this bandwidth; the way back has it in proportion to its own."""
 
-    at_s: Annotated[Seconds, AfterValidator(not_negative)]
-    bandwidth_bytes_per_s: Annotated[BytesPerSecond, AfterValidator(positive)]
+    at_s: RunTime
+    bandwidth_bytes_per_s: Rate
 
 
 class WanLink(Spec):
@@ -37,16 +38,16 @@ class WanLink(Spec):
     """
 
     between: tuple[str, str]
-    bandwidth_bytes_per_s: Annotated[BytesPerSecond, AfterValidator(positive)]
-    back_bandwidth_bytes_per_s: Annotated[BytesPerSecond, AfterValidator(positive)] | None = None
-    rtt_s: Annotated[Seconds, AfterValidator(not_negative)]
-    jitter_s: Annotated[Seconds, AfterValidator(not_negative)] = 0.0
+    bandwidth_bytes_per_s: Rate
+    back_bandwidth_bytes_per_s: Rate | None = None
+    rtt_s: Delay
+    jitter_s: Delay = 0.0
     loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    queue_bytes: Annotated[Bytes, AfterValidator(positive)] | None = None
+    queue_bytes: Storage | None = None
     trace: tuple[TracePoint, ...] = ()
     congestion_control: Literal["cubic", "reno", "bbr"] = "cubic"
-    window_bytes: Annotated[Bytes, AfterValidator(positive)] = 4.0 * 1024 * 1024
-    initial_window_bytes: Annotated[Bytes, AfterValidator(positive)] = 14480.0
+    window_bytes: Storage = 4.0 * 1024 * 1024
+    initial_window_bytes: Storage = 14480.0
     mtu_bytes: Annotated[Bytes, Field(ge=576, le=65535)] = 1500.0
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from geosim.documents import find_document
 from geosim.scenario.accelerator import resolve_accelerator
 from geosim.scenario.scenario import Scenario
 from geosim.scenario.workload import resolve_model
+from geosim.settings import apply_settings
 from geosim.spec import from_dict
 
 _CATALOG = Path(__file__).parent / "catalog"
@@ -25,7 +26,8 @@ def load_scenario(name_or_file: str, changes: Mapping[str, Any] | None = None) -
     Raises:
         UsageError: an unknown name, a missing file, or a field that is wrong: one line.
     """
-    data = find_document("scenario", name_or_file, _CATALOG, scenario_names(), changes, _written_out)
+    data = find_document("scenario", name_or_file, _CATALOG, scenario_names())
+    data = apply_settings(Scenario, data, changes or {}, _written_out)
     return from_dict(Scenario, data, f"scenario {name_or_file}")
 
 

@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from geosim.errors import UsageError
 from geosim.scenario.accelerator import Accelerator, accelerators, resolve_accelerator
 from geosim.scenario.fabric import Fabric
-from geosim.spec import BytesPerSecond, Spec, positive
+from geosim.scenario.ranges import Rate
+from geosim.spec import Spec
 
 
 class Site(Spec):
@@ -26,8 +27,8 @@ class Site(Spec):
     nodes: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     accelerators_per_node: Annotated[int, Field(ge=1, le=1024)] = 8
     fabric: Fabric
-    uplink_bytes_per_s: Annotated[BytesPerSecond, AfterValidator(positive)] | None = None
-    downlink_bytes_per_s: Annotated[BytesPerSecond, AfterValidator(positive)] | None = None
+    uplink_bytes_per_s: Rate | None = None
+    downlink_bytes_per_s: Rate | None = None
 
     @property
     def ranks(self) -> int:

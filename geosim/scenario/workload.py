@@ -4,12 +4,13 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from geosim.documents import read_yaml
 from geosim.errors import UsageError
 from geosim.params import ParamSpec, ParamTable
-from geosim.spec import Seconds, Spec, from_dict, positive
+from geosim.scenario.ranges import StepTime
+from geosim.spec import Spec, from_dict
 
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 
@@ -26,7 +27,7 @@ class Model(Spec):
     """
 
     name: str
-    layers: Count
+    layers: Annotated[int, Field(ge=1, le=10_000)]
     d_model: Count
     heads: Count
     kv_heads: Count | None = None
@@ -34,7 +35,7 @@ class Model(Spec):
     gated: bool = True
     vocabulary: Count
     tied: bool = False
-    positions: Annotated[int, Field(ge=0)] = 0
+    positions: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     biases: bool = False
     source: str = ""
 
@@ -112,7 +113,7 @@ class Workload(Spec):
     precision: Literal["fp32", "tf32", "bf16", "fp16", "fp8"] = "bf16"
     gradient_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     mfu: Annotated[float, Field(gt=0, le=1)] = 0.4
-    step_time_s: Annotated[Seconds, AfterValidator(positive)] | None = None
+    step_time_s: StepTime | None = None
     step_jitter: Annotated[float, Field(ge=0, le=1)] = 0.0
     recompute: bool = False
 

@@ -1,6 +1,6 @@
 """The search: screen the whole space with the closed form, run the engine on the front, choose."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,7 @@ class Tuned:
         neighbours: by what is different, points one step less aggressive than the chosen one.
         best: throughput over co-located of the fastest point.
         screened: how many policies the closed form looked at.
+        held: fields of the base that were not up for choice.
     """
 
     chosen: Point
@@ -65,6 +66,7 @@ class Tuned:
     neighbours: Mapping[str, Point]
     best: float
     screened: int
+    held: tuple[str, ...] = ()
 
 
 def tune(
@@ -73,18 +75,27 @@ def tune(
     max_interval: int | None = None,
     calibration: Calibration | None = None,
     seeds: int = 3,
+    held: Collection[str] = (),
 ) -> Tuned:
     """The least aggressive policy within 5 % of the best reachable throughput.
 
     Every engine run draws from the same seeds, so that differences are the policies' and not the draws'.
 
+    Args:
+        scenario: with a WAN.
+        base: what the search starts from; None: `default_base`.
+        max_interval: the largest K; None: as `space_around` has it.
+        calibration: measured constants.
+        seeds: runs of the engine for each policy.
+        held: fields that keep the base's value, as `held_fields` names them.
+
     Raises:
         UsageError: a scenario without a WAN, or a base that leaves nothing to choose.
     """
     if not scenario.wan:
-        raise UsageError(f"scenario {scenario.name}: one site has no WAN to tune for")
+        raise UsageError(f"scenario {scenario.name}: no WAN link joins its sites: there is nothing to tune")
     base = base or default_base()
-    space = space_around(base, max_interval)
+    space = space_around(base, max_interval, held)
     table = candidates(base, space)
     places, policies = list(table), list(table.values())
     screened = screen(scenario, policies, calibration)
@@ -119,6 +130,7 @@ def tune(
         neighbours={axis: known[i] for axis, i in near.items()},
         best=best,
         screened=len(policies),
+        held=tuple(held),
     )
 
 

@@ -1,6 +1,7 @@
 """The policies that the tuner considers: five axes around a base policy."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
@@ -14,10 +15,13 @@ from geosim.policy import (
     Dense,
     Eager,
     Feedback,
+    Fixed,
     Integer,
     NoResidual,
     Overlap,
+    Quantize,
     RandomK,
+    Select,
     Streaming,
     SyncPolicy,
     TopK,
@@ -25,76 +29,134 @@ from geosim.policy import (
 
 MAX_INTERVAL_ACCUMULATE = 64
 MAX_INTERVAL_LOCAL = 512
+_INTERVALS = tuple(2**i for i in range(11))
+_RATIOS = (0.1, 0.03, 0.01, 0.003, 0.001)
+_STREAMS = (1, 2, 4, 8)
 
 
 class Axes(NamedTuple):
     """One place in the space."""
 
     interval: int
-    ratio: float
-    form: str
+    select: Select
+    quantize: Quantize
     overlap: Overlap
     streams: int
 
 
 @dataclass(frozen=True)
 class Space:
-    """Values of each axis, from the least aggressive on; ratio 1 is dense."""
+    """Values of each axis, from the least aggressive on, and what its policies share.
 
-    interval: tuple[int, ...] = tuple(2**i for i in range(11))
-    ratio: tuple[float, ...] = (1.0, 0.1, 0.03, 0.01, 0.003, 0.001)
-    form: tuple[str, ...] = ("fp32", "bf16", "int8", "int4")
-    overlap: tuple[Overlap, ...] = (Blocking(), Delayed())
-    streams: tuple[int, ...] = (1, 2, 4, 8)
+    Attributes:
+        residual: None: the base's error feedback, or one of its own, wherever something is lost.
+        name, about: of every policy.
+    """
+
+    interval: tuple[int, ...]
+    select: tuple[Select, ...]
+    quantize: tuple[Quantize, ...]
+    overlap: tuple[Overlap, ...]
+    streams: tuple[int, ...]
+    residual: NoResidual | Feedback | None
+    name: str
+    about: str
 
 
-def space_around(base: SyncPolicy, max_interval: int | None = None) -> Space:
+def space_around(base: SyncPolicy, max_interval: int | None = None, held: Collection[str] = ()) -> Space:
     """The axes that a base leaves open.
 
     Args:
         base: its update, topology, order, slices, shards and clipping are kept; so is an eager or streaming
-            overlap, the scope of a sparse selection, the group of scales and the decay of a residual.
+            overlap, the scope of a sparse selection, the group and rounding of scaled values and the decay of
+            a residual.
         max_interval: the largest K; None: 64 for `accumulate`, where K multiplies the batch, 512 for `local`.
+        held: fields of the base that are no axes any more, as `held.held_fields` names them.
 
     Raises:
-        UsageError: a base without freedom (plain data parallelism, groups), or a bound that leaves no K.
+        UsageError: a base that is not the tuner's to choose for (plain data parallelism, groups, an interval
+            that adapts), or a bound that leaves no K.
     """
     if base.is_flat:
         raise UsageError(
-            f"--base {base.name}: plain data parallelism leaves nothing to choose: use another preset, "
-            "such as 'hierarchical-efsgd' or 'local-sgd'"
+            f"base policy {base.name}: topology 'flat-ring' is plain data parallelism and leaves nothing to "
+            "choose: use another preset, such as --base hierarchical-efsgd or --base local-sgd"
         )
     if base.groups:
         raise UsageError(
-            f"--base {base.name}: the tuner does not choose an overlap a group: leave groups out"
+            f"base policy {base.name}: groups: the tuner does not choose an overlap a group: leave groups out"
         )
-    if max_interval is None:
-        max_interval = MAX_INTERVAL_ACCUMULATE if isinstance(base.update, Accumulate) else MAX_INTERVAL_LOCAL
-    space = Space()
+    if not isinstance(base.adapt, Fixed):
+        raise UsageError(
+            f"base policy {base.name}: adapt: the tuner chooses one interval for good: leave adapt out"
+        )
+    codec, mixes = base.codec, isinstance(base.overlap, Streaming) and base.overlap.alpha > 0
+    keeps_overlap = "overlap" in held or isinstance(base.overlap, Eager | Streaming)
+    residual = codec.residual if "codec.residual" in held else NoResidual() if mixes else None
+    return Space(
+        interval=_intervals(base, max_interval, "interval" in held),
+        select=(codec.select,) if "codec.select" in held else _selections(codec, dense_only=mixes),
+        quantize=(codec.quantize,) if "codec.quantize" in held else _formats(codec),
+        overlap=(base.overlap,) if keeps_overlap else (Blocking(), Delayed()),
+        streams=(base.streams,) if "streams" in held else _STREAMS,
+        residual=residual,
+        name=base.name if "name" in held else "tuned",
+        about=base.about if "about" in held else "",
+    )
+
+
+def _intervals(base: SyncPolicy, most: int | None, held: bool) -> tuple[int, ...]:
+    if held:
+        if most is not None and base.interval > most:
+            raise UsageError(
+                f"--max-interval {most}: policy.interval={base.interval} is above it: leave one of them out"
+            )
+        return (base.interval,)
+    if most is None:
+        most = MAX_INTERVAL_ACCUMULATE if isinstance(base.update, Accumulate) else MAX_INTERVAL_LOCAL
     least = base.overlap.steps + 1 if isinstance(base.overlap, Streaming) else 1
-    intervals = tuple(k for k in space.interval if least <= k <= max_interval)
+    intervals = tuple(k for k in _INTERVALS if least <= k <= most)
     if not intervals:
-        raise UsageError(f"--max-interval {max_interval}: no interval is left: use {least} or more")
-    space = replace(space, interval=intervals)
-    if isinstance(base.overlap, Eager | Streaming):
-        space = replace(space, overlap=(base.overlap,))
-    if isinstance(base.overlap, Streaming) and base.overlap.alpha > 0:
-        # What top-k leaves out needs a residual, and a residual does not go with mixed parameters.
-        space = replace(space, ratio=(1.0,))
-    return space
+        raise UsageError(f"--max-interval {most}: no interval is left: use {least} or more")
+    return intervals
+
+
+def _selections(codec: Codec, dense_only: bool) -> tuple[Select, ...]:
+    """Dense, and the ratios, unless what they leave out can have no residual (mixed parameters)."""
+    if dense_only:
+        return (Dense(),)
+    kind = RandomK if isinstance(codec.select, RandomK) else TopK
+    scope = getattr(codec.select, "scope", "piece")
+    return (Dense(), *(kind(ratio=ratio, scope=scope) for ratio in _RATIOS))
+
+
+def _formats(codec: Codec) -> tuple[Quantize, ...]:
+    group = getattr(codec.quantize, "group", 64)
+    rounding = getattr(codec.quantize, "rounding", "nearest")
+    int8, int4 = (Integer(kind=kind, group=group, rounding=rounding) for kind in ("int8", "int4"))
+    return (Cast(kind="fp32"), Cast(kind="bf16"), int8, int4)
 
 
 def candidates(base: SyncPolicy, space: Space) -> dict[Axes, SyncPolicy]:
     """Every policy of the space by its place on the axes, in a fixed order."""
-    fields = {name: getattr(base, name) for name in SyncPolicy.model_fields} | {"name": "tuned", "about": ""}
-    mixes = isinstance(base.overlap, Streaming) and base.overlap.alpha > 0
+    fields = {name: getattr(base, name) for name in SyncPolicy.model_fields}
+    fields |= {"name": space.name, "about": space.about}
     out = {}
-    for ratio, form in product(space.ratio, space.form):
-        codec = _codec(base.codec, ratio, form, residual=not mixes)
+    for select, quantize in product(space.select, space.quantize):
+        residual = _feedback(base.codec, select, quantize) if space.residual is None else space.residual
+        coded = {"select": select, "quantize": quantize, "residual": residual}
+        codec = base.codec.model_copy(update=coded)
         for interval, overlap, streams in product(space.interval, space.overlap, space.streams):
             chosen = {"codec": codec, "interval": interval, "overlap": overlap, "streams": streams}
-            out[Axes(interval, ratio, form, overlap, streams)] = SyncPolicy(**fields | chosen)
+            out[Axes(interval, select, quantize, overlap, streams)] = SyncPolicy(**fields | chosen)
     return out
+
+
+def _feedback(base: Codec, select: Select, quantize: Quantize) -> NoResidual | Feedback:
+    """A residual if anything is lost, the base's where it has one."""
+    if isinstance(select, Dense) and quantize == Cast(kind="fp32"):
+        return NoResidual()
+    return base.residual if isinstance(base.residual, Feedback) else Feedback()
 
 
 def neighbours(space: Space, here: Axes) -> dict[str, Axes]:
@@ -106,23 +168,6 @@ def neighbours(space: Space, here: Axes) -> dict[str, Axes]:
         if at > 0:
             out[axis] = here._replace(**{axis: values[at - 1]})
     return out
-
-
-def _codec(base: Codec, ratio: float, form: str, residual: bool) -> Codec:
-    """The base's codec with another ratio and format, and a residual if anything is lost."""
-    select: Dense | TopK | RandomK = Dense()
-    if ratio < 1:
-        kind = RandomK if isinstance(base.select, RandomK) else TopK
-        select = kind(ratio=ratio, scope=getattr(base.select, "scope", "piece"))
-    quantize: Cast | Integer
-    if form in ("int8", "int4"):
-        quantize = Integer(kind=form, group=getattr(base.quantize, "group", 64))
-    else:
-        quantize = Cast(kind=form)
-    kept: NoResidual | Feedback = NoResidual()
-    if residual and (ratio < 1 or form != "fp32"):
-        kept = base.residual if isinstance(base.residual, Feedback) else Feedback()
-    return base.model_copy(update={"select": select, "quantize": quantize, "residual": kept})
 
 
 def default_base() -> SyncPolicy:

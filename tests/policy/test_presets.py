@@ -1,5 +1,8 @@
 """The policies that are built in: what the papers and reports behind them say."""
 
+import os
+from operator import attrgetter
+
 import pytest
 import yaml
 
@@ -7,6 +10,7 @@ from geosim.errors import UsageError
 from geosim.policy import (
     E3M0,
     Accumulate,
+    Blocking,
     Cast,
     Delayed,
     Dense,
@@ -16,6 +20,7 @@ from geosim.policy import (
     Local,
     NoResidual,
     OuterSGD,
+    RandomK,
     Streaming,
     TopK,
     load_policy,
@@ -101,10 +106,49 @@ def test_fields_are_set_by_their_path_also_below_a_bare_word():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "path", "value"),
+    [
+        ("hierarchical-efsgd", {"codec.select.kind": "dense"}, "codec.select", Dense()),
+        ("hierarchical-efsgd", {"codec.quantize.kind": "bf16"}, "codec.quantize", Cast(kind="bf16")),
+        ("hierarchical-efsgd", {"codec.quantize.kind": "e3m0"}, "codec.quantize", E3M0(group=64)),
+        ("hierarchical-efsgd", {"overlap.kind": "blocking"}, "overlap", Blocking()),
+        ("hierarchical-efsgd", {"update.kind": "local"}, "update", Local()),
+        ("sparse-loco", {"codec.residual.kind": "none"}, "codec.residual", NoResidual()),
+        ("streaming-diloco", {"overlap.kind": "eager"}, "overlap", Eager()),
+        ("diloco", {"update.kind": "accumulate"}, "update", Accumulate()),
+        ("diloco", {"update.outer.kind": "sgd"}, "update.outer", OuterSGD(lr=0.7)),
+        (
+            "sparse-loco",
+            {"codec.select.kind": "randomk"},
+            "codec.select",
+            RandomK(ratio=0.015625, scope=4096),
+        ),
+    ],
+)
+def test_another_kind_drops_what_only_the_old_one_knew(name, changes, path, value):
+    assert attrgetter(path)(load_policy(name, changes)) == value
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_field_that_is_set_beside_a_kind_that_lacks_it_is_refused(backwards):
+    changes = [("codec.select.kind", "dense"), ("codec.select.ratio", 0.5)]
+    with pytest.raises(UsageError, match=r"codec\.select\.ratio: unknown key; known keys: kind"):
+        load_policy("hierarchical-efsgd", dict(reversed(changes) if backwards else changes))
+
+
 def test_a_file_is_read_like_a_preset(tmp_path):
     path = tmp_path / "policy.yaml"
     path.write_text(load_policy("sparse-loco").to_yaml())
     assert load_policy(str(path)) == load_policy("sparse-loco")
+
+
+def test_a_pipe_is_read_like_a_file():
+    reader, writer = os.pipe()
+    with open(writer, "w") as file:
+        file.write(load_policy("diloco").to_yaml())
+    with open(reader):
+        assert load_policy(f"/dev/fd/{reader}") == load_policy("diloco")
 
 
 @pytest.mark.parametrize(
@@ -113,6 +157,8 @@ def test_a_file_is_read_like_a_preset(tmp_path):
         ("dilco", "policy 'dilco' is neither built in nor a file: did you mean 'diloco'?"),
         ("", "policy '' is neither built in nor a file"),
         ("zzz", f"policy 'zzz' is neither built in nor a file: built in: {', '.join(preset_names())}"),
+        ("a" * 5000, "policy 'aaaa"),
+        ("/", "policy '/' is neither built in nor a file"),
         ("no/such.yaml", "no/such.yaml: cannot read: No such file or directory"),
     ],
 )

@@ -37,6 +37,10 @@ def test_count():
     ]
 
 
+def test_a_rate_is_never_rounded_to_nothing():
+    assert [words.rate(v) for v in (12345.6, 99.96, 0.000284)] == ["12,346", "100", "0.000284"]
+
+
 def test_every_preset_has_its_line():
     lines = {name: words.policy_line(load_policy(name)) for name in preset_names()}
     assert len(set(lines.values())) == len(lines)

@@ -46,6 +46,12 @@ def test_every_rank_says_what_differs(pool, odd, words):
             assert "\n" not in text
 
 
+def test_one_rank_of_several_is_not_taken_for_a_site(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match=r"WORLD_SIZE is 2 .*: call torch\.distributed\.init_process_group"):
+        Sites.connect(["east", "west"], "east", "127.0.0.1:1", timeout_s=0.1)
+
+
 def test_a_site_that_never_comes(pool):
     begin = time.monotonic()
     errors = pool.errors(build, absent=("west",), odd=None, timeout_s=1.5)

@@ -93,8 +93,44 @@ def parts_of(sites, policy=None, lr=0.1):
 
 def test_a_file_that_is_none_is_refused(tmp_path):
     sites = Sites(["east"], "east", None)
-    checkpoint.path_of(tmp_path, "east", 0, 3).write_bytes(b"nonsense")
-    with pytest.raises(UsageError, match="no checkpoint"):
+    for content, words in ((b"nonsense", "no checkpoint, or a damaged one"), (b"", "the file is empty")):
+        source = checkpoint.path_of(tmp_path, "east", 0, 3)
+        source.write_bytes(content)
+        with pytest.raises(UsageError, match=words) as error:
+            checkpoint.load(tmp_path, sites, **parts_of(sites))
+        assert str(error.value).startswith(f"{source}: ")
+        with pytest.raises(UsageError, match=words):
+            checkpoint.read(source, mapped=True)
+
+
+def test_a_file_of_an_older_version_is_refused(tmp_path):
+    sites = Sites(["east"], "east", None)
+    torch.save({"format": 1, "step": 3}, checkpoint.path_of(tmp_path, "east", 0, 3))
+    with pytest.raises(UsageError, match="no checkpoint of this version: start anew") as error:
+        checkpoint.load(tmp_path, sites, **parts_of(sites))
+    assert "\n" not in str(error.value)
+
+
+def test_what_was_saved_of_the_run_may_be_refused_before_anything_changes(tmp_path):
+    sites = Sites(["east"], "east", None)
+    checkpoint.save(tmp_path, sites, step=3, run={"batch": 8}, **parts_of(sites, lr=0.1))
+    parts, seen = parts_of(sites, lr=0.7), []
+
+    def accept(run):
+        seen.append(run)
+        raise UsageError("another batch")
+
+    with pytest.raises(UsageError, match="another batch"):
+        checkpoint.load(tmp_path, sites, accept=accept, **parts)
+    assert seen == [{"batch": 8}]
+    assert parts["optimizer"].param_groups[0]["lr"] == 0.7
+
+
+def test_a_state_of_another_optimizer_is_one_line(tmp_path):
+    """A GeoOptimizer's, given to a plain optimizer."""
+    sites = Sites(["east"], "east", None)
+    checkpoint.save(tmp_path, sites, step=3, **parts_of(sites, {"interval": 1}))
+    with pytest.raises(UsageError, match="another optimizer"):
         checkpoint.load(tmp_path, sites, **parts_of(sites))
 
 

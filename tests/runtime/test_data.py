@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from geosim.errors import UsageError
-from runtime import data
+from runtime import data, shuffle
 
 SEQUENCE = 32
 SHUFFLED = [4, 3, 6, 2, 1, 0, 8, 7, 9, 5]
@@ -181,21 +181,21 @@ class TestSampling:
         assert not torch.equal(one, two)
 
     def test_the_draw_is_fixed_for_good(self):
-        key = data._counter(-1)
+        key = shuffle.counter(-1)
         slots = np.arange(10, dtype=np.uint64)
-        assert data._mix(np.zeros(1, np.uint64))[0] == 0xE220A8397B1DCDAF
-        assert data._shuffled(slots, 10, np.repeat(key, 10)).tolist() == SHUFFLED
+        assert shuffle.mix(np.zeros(1, np.uint64))[0] == 0xE220A8397B1DCDAF
+        assert shuffle.shuffled(slots, 10, np.repeat(key, 10)).tolist() == SHUFFLED
 
     @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 17, 64, 1000, 4097])
     def test_shuffling_is_a_permutation(self, size):
         slots = np.arange(size, dtype=np.uint64)
-        keys = np.repeat(data._counter(42), size)
-        assert sorted(data._shuffled(slots, size, keys).tolist()) == list(range(size))
+        keys = np.repeat(shuffle.counter(42), size)
+        assert sorted(shuffle.shuffled(slots, size, keys).tolist()) == list(range(size))
 
     def test_shuffling_leaves_no_trace_of_the_order(self):
         size = 20_000
-        keys = np.repeat(data._counter(42), size)
-        order = data._shuffled(np.arange(size, dtype=np.uint64), size, keys).astype(float)
+        keys = np.repeat(shuffle.counter(42), size)
+        order = shuffle.shuffled(np.arange(size, dtype=np.uint64), size, keys).astype(float)
         bound = 4 / size**0.5
         assert abs(np.corrcoef(order, np.arange(size))[0, 1]) < bound
         assert abs(np.corrcoef(order[1:], order[:-1])[0, 1]) < bound
@@ -231,6 +231,9 @@ class TestRefusals:
         assert "\n" not in message
         for part in (str(path), *parts):
             assert part in message
+        with pytest.raises(UsageError) as checked:
+            data.check(path, SEQUENCE)
+        assert str(checked.value) == message
 
     def test_missing(self, tmp_path):
         self.refused(tmp_path / "nowhere", "does not exist", "--data")
@@ -275,3 +278,13 @@ class TestRefusals:
             corpus.batch(0, rank=0, world=1, batch_size=1, sequence=60_000, seed=0)
         with pytest.raises(UsageError, match="to validate on, too few for sequences of 60000"):
             corpus.validation_batches(1, batch_size=1, sequence=60_000)
+
+    @pytest.mark.parametrize("files", [1, 60])
+    def test_a_check_refuses_sequences_that_reading_would(self, tmp_path, files):
+        corpus = data.load(write_folder(tmp_path, files=files, repeat=2400 // files))
+        train, held = len(corpus.train), len(corpus.validation)
+        data.check(tmp_path, held - 1)
+        with pytest.raises(UsageError, match=f"has {held} bytes to validate on, too few for sequences of"):
+            data.check(tmp_path, held)
+        with pytest.raises(UsageError, match=f"has {train} bytes to train on"):
+            data.check(tmp_path, train)

@@ -1,7 +1,6 @@
 """What goes wrong between sites is one line that names the peer and the round; and how payloads are cut."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from geo_cases import average, backward, inner_for, make_policy, network
+from pool import free_port
 
 from geosim.errors import PayloadError, RunError
 from runtime.optimizer import GeoOptimizer
@@ -90,8 +90,11 @@ def test_slices_cover_a_payload_once(size, streams, chunk):
     assert max(piece.stop - piece.start for piece in cut) <= (chunk or -(-size // streams))
 
 
-def timings(sites):
-    """What the headers of three rounds of two steps say; rank 1 of `west` computes for longer."""
+def timings(sites, *, pauses=False):
+    """What the headers of three rounds of two steps say; rank 1 of `west` computes for longer.
+
+    `pauses`: all rest after each step, as for a validation, and clear the gradients when they go on.
+    """
     model = network()
     geo = GeoOptimizer(inner_for("sgd", model, 0.1), make_policy({"interval": 2}), sites, timeout_s=15)
     said = []
@@ -103,6 +106,9 @@ def timings(sites):
 
     geo.engine._codecs[0].seal = listen
     for step in range(6):
+        if pauses:
+            time.sleep(0.15)
+            geo.zero_grad()
         backward(model, step, 8, 8 * sites.index)
         average(model, sites)
         if sites.name == "west" and sites.rank == 1:
@@ -121,6 +127,12 @@ def test_headers_carry_the_sites_longest_exchange_and_mean_computation(pool):
         assert all(exchange > 0 for exchange, _ in site[0][1:])
     # A mean over the steps; east's ranks do not wait for west while they compute.
     assert all(100_000 <= step < 200_000 for _, step in results[1][0])
+    assert all(step < 100_000 for _, step in results[0][0])
+
+
+def test_pauses_between_steps_are_no_computation(pool):
+    results = pool.run(timings, pauses=True)
+    assert all(100_000 <= step < 150_000 for _, step in results[1][0])
     assert all(step < 100_000 for _, step in results[0][0])
 
 
@@ -150,8 +162,7 @@ os._exit(0)
 
 def test_a_dead_peer_fails_the_exchange_at_once():
     """Some 0.2 s of gloo's, whatever the timeout; the bound leaves room for a busy machine."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     environment = os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONPATH": str(Path(__file__).parents[2])}
     programs = [
         subprocess.Popen(

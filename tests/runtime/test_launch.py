@@ -15,6 +15,8 @@ from geosim.policy import load_policy
 from geosim.scenario import load_scenario
 from runtime import checkpoint
 from runtime.emulate import missing
+from runtime.inputs import check_inputs
+from runtime.job import Job
 from runtime.launch import emulate
 
 TINY = {
@@ -103,6 +105,95 @@ def test_a_resumed_run_ends_with_the_same_parameters(text, tmp_path):
     assert again["params_hash"] == whole["params_hash"]
     assert again["chain_hash"] == whole["chain_hash"]
     assert again["loss"] == whole["loss"][6:]
+    # One round of four: bytes are of this run's steps.
+    assert again["rounds"] == 1
+    assert {site: 4 * sent for site, sent in again["payload_bytes"].items()} == whole["payload_bytes"]
+    assert again["links"]["east->west"]["bytes_per_step"] == whole["links"]["east->west"]["bytes_per_step"]
+    assert again["wan_bytes_vs_ddp"] == whole["wan_bytes_vs_ddp"]
+
+
+def test_a_resumed_run_says_what_it_does_otherwise_and_does_it(text, tmp_path):
+    policy = load_policy("hierarchical-efsgd", {"interval": 2})
+    options = {"wan": "none", "data": text}
+    whole = emulate(scenario(), policy, 8, save=str(tmp_path / "saved"), save_every=6, **options)
+    for site in ("east", "west"):
+        for rank in (0, 1):
+            checkpoint.path_of(tmp_path / "saved", site, rank, 8).unlink()
+    notes = []
+    again = emulate(
+        scenario(), policy, 12, resume=str(tmp_path / "saved"), lr=1e-3, seed=5, note=notes.append, **options
+    )
+    assert [step for step, _ in again["loss"]] == list(range(7, 13))
+    assert [note.split(":")[0] for note in notes] == ["--steps", "--lr", "--seed"]
+    assert notes[0] == (
+        "--steps: the resumed run had 8 and this one has 12: the learning rate follows the schedule of 12 "
+        "steps from step 7 on"
+    )
+    slower = emulate(scenario(), policy, 8, resume=str(tmp_path / "saved"), lr=1e-3, **options)
+    assert slower["params_hash"] != whole["params_hash"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "words"),
+    [
+        ({"workload.batch_per_accelerator": 2}, {}, "workload.batch_per_accelerator 4 and this one has 2"),
+        ({"workload.sequence": 16}, {}, "workload.sequence 32 and this one has 16"),
+        ({"workload.model": dict(TINY, layers=1)}, {}, "workload.model.layers 2 and this one has 1"),
+        ({}, {"interval": 4}, "policy.interval 2 and this one has 4"),
+    ],
+)
+def test_another_run_is_not_resumed(saved, text, tmp_path, changes, settings, words):
+    policy = load_policy("local-sgd", {"interval": 2} | settings)
+    with pytest.raises(UsageError) as error:
+        emulate(
+            scenario(**changes), policy, 8, wan="none", data=text, resume=saved, out=tmp_path / "out",
+            save=str(tmp_path / "save"),
+        )  # fmt: skip
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"data": "/no/such"}, "'/no/such' does not exist"),
+        ({"data": "/dev/null"}, "not a regular file"),
+        ({"resume": "/no/such"}, "--resume /no/such: no such folder"),
+        ({"resume": "/dev"}, "--resume /dev: no step that all ranks have saved"),
+        ({"resume": None, "steps": 4}, "--steps 4: the checkpoint stands at step 4"),
+        ({"save": None}, "holds another run's checkpoints"),
+    ],
+)
+def test_bad_inputs_are_refused_before_anything_is_started_or_made(
+    saved, text, tmp_path, monkeypatch, options, words
+):
+    given = {"data": text, "save": str(tmp_path / "save"), "steps": 8, "out": tmp_path / "out"} | {
+        name: saved if value is None else value for name, value in options.items()
+    }
+    monkeypatch.setattr("runtime.launch.Crew", None)
+    with pytest.raises(UsageError) as error:
+        emulate(scenario(), load_policy("local-sgd", {"interval": 2}), wan="none", **given)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_rank_that_is_ahead_may_go_back_to_the_step_that_all_have(saved):
+    """On real machines each rank sees its own files only."""
+    job = Job(scenario(), load_policy("local-sgd", {"interval": 2}), 4, resume=saved)
+    check_inputs(job, [("east", 0)])
+    with pytest.raises(UsageError, match="stands at step 4"):
+        check_inputs(job, [(site, rank) for site in ("east", "west") for rank in (0, 1)])
+
+
+@pytest.fixture(scope="module")
+def saved(text, tmp_path_factory):
+    """A folder with the checkpoints of a run of four steps."""
+    folder = tmp_path_factory.mktemp("saved")
+    policy = load_policy("local-sgd", {"interval": 2})
+    emulate(scenario(), policy, 4, wan="none", data=text, save=str(folder))
+    return str(folder)
 
 
 def test_flat_ddp_learns_what_one_exact_exchange_a_step_does(text):
@@ -112,6 +203,13 @@ def test_flat_ddp_learns_what_one_exact_exchange_a_step_does(text):
         assert a == pytest.approx(b, rel=1e-4)
     assert flat["val_loss"] == pytest.approx(exact["val_loss"], rel=1e-4)
     assert len(set(flat["params_hash"].values())) == 1
+    # The reductions are timed, and the bytes are what the ring of the four ranks passes on.
+    assert flat["exchange_time_s"]["mean"] > 0.5 * flat["exposed_wan_s_per_step"] > 0
+    assert flat["links_from"] == "computed"
+    ring = 2 * 3 / 4 * 4 * flat["parameters"]
+    assert {link["bytes_per_step"] for link in flat["links"].values()} == {ring}
+    assert flat["payload_bytes"] == {"east": 8 * ring, "west": 8 * ring}
+    assert flat["wan_bytes_vs_ddp"] == 1
 
 
 @pytest.mark.parametrize("number", [0, 3])
@@ -165,7 +263,7 @@ def test_not_a_number_at_one_site_is_skipped_by_all_and_counted(text, tmp_path, 
     monkeypatch.setattr("runtime.launch._WORKER", (str(worker),))
     policy = load_policy("hierarchical-efsgd", {"interval": 2})
     result = emulate(scenario(), policy, 12, wan="none", data=text)
-    assert result["skipped_rounds"] == 1
+    assert (result["skipped_rounds"], result["rounds"], result["not_finite"]) == (1, 6, ["west"])
     assert len(set(result["params_hash"].values())) == 1
     assert result["val_loss"] < result["loss"][0][1]
 

@@ -22,7 +22,7 @@ from geosim.scenario import (
 )
 from geosim.spec import from_dict
 
-rates = st.floats(1.0, 1e13)
+rates = st.floats(125.0, 1e13)
 times = st.floats(0.0, 10.0)
 hops = st.builds(Hop, bandwidth_bytes_per_s=rates, latency_s=times)
 own_model = st.builds(
@@ -128,11 +128,11 @@ def test_ranks_add_up(scenario):
 
 
 def test_a_link_may_be_faster_one_way():
-    link = WanLink(between=("a", "b"), bandwidth_bytes_per_s=3.0, back_bandwidth_bytes_per_s=1.0, rtt_s=0.1)
-    assert (link.bandwidth("a"), link.bandwidth("b")) == (3.0, 1.0)
+    link = WanLink(between=("a", "b"), bandwidth_bytes_per_s=3e6, back_bandwidth_bytes_per_s=1e6, rtt_s=0.1)
+    assert (link.bandwidth("a"), link.bandwidth("b")) == (3e6, 1e6)
     assert link.name == "a-b"
-    even = WanLink(between=("a", "b"), bandwidth_bytes_per_s=3.0, rtt_s=0.1)
-    assert even.bandwidth("a") == even.bandwidth("b") == 3.0
+    even = WanLink(between=("a", "b"), bandwidth_bytes_per_s=3e6, rtt_s=0.1)
+    assert even.bandwidth("a") == even.bandwidth("b") == 3e6
 
 
 @settings(deadline=None)
@@ -177,6 +177,18 @@ def test_fields_are_set_by_their_path():
     assert scenario.link("sea", "east") is scenario.wan[0]
 
 
+@pytest.mark.parametrize("text", ["0.1 %", "0.1%", " 1e-1 % ", "0.001", 0.001])
+def test_a_share_may_be_given_in_per_cent(text):
+    assert load_scenario("laptop", {"wan.0.loss": text}).wan[0].loss == 0.001
+
+
+def test_places_that_share_a_yaml_anchor_are_changed_one_at_a_time():
+    before = load_scenario("beijing-ningxia")
+    after = load_scenario("beijing-ningxia", {"sites.0.fabric.intra_node.latency": "9 us"})
+    assert after.sites[0].fabric.intra_node.latency_s == 9e-6
+    assert after.sites[1] == before.sites[1]
+
+
 def test_a_file_is_read_like_a_built_in(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(load_scenario("laptop").to_yaml())
@@ -184,6 +196,13 @@ def test_a_file_is_read_like_a_built_in(tmp_path):
 
 
 BAD = [
+    ({"sites.0.fabric": None}, "sites.0.fabric: must be a mapping of fields"),
+    ({"wan": 3}, "wan: must be a list"),
+    ({"name": None}, "name: Input should be a valid string (got null)"),
+    (
+        {"workload.model.layers": 10_000_000},
+        "workload.model.layers: Input should be less than or equal to 10000 (got 10000000)",
+    ),
     ({"wan.0.rtt": 40}, "wan.0.rtt: 40 is not a time: write it with a unit, like '30 ms'"),
     ({"wan.0.rtt": "40"}, "wan.0.rtt: '40' has no unit: write it with a unit, like '30 ms'"),
     ({"wan.0.rtt": "-40 ms"}, "wan.0.rtt: must be 0 or more (got '-40 ms')"),
@@ -194,6 +213,24 @@ BAD = [
         "wan.0.bandwidth: '1 Gb/s': 'Gb/s' is ambiguous or unknown: write Gbit/s or GB/s",
     ),
     ({"wan.0.back_bandwidth": "-1 bit/s"}, "wan.0.back_bandwidth: must be above 0 (got '-1 bit/s')"),
+    (
+        {"wan.0.bandwidth": "1e-30 bit/s"},
+        "wan.0.bandwidth: must lie between 1 kbit/s and 1 Ebit/s (got '1e-30 bit/s')",
+    ),
+    ({"wan.0.rtt": "1e9 s"}, "wan.0.rtt: must lie between 0 s and 1 h (got '1e9 s')"),
+    ({"wan.0.rtt": "inf s"}, "wan.0.rtt: 'inf s': must be finite, like '30 ms'"),
+    ({"wan.0.queue": "1e-3 B"}, "wan.0.queue: must lie between 1 B and 1 EB (got '1e-3 B')"),
+    ({"workload.step_time": "1e9 h"}, "workload.step_time: must lie between 1 ns and 1000 h (got '1e9 h')"),
+    (
+        {"sites.0.accelerator.fp32": "1 FLOP/s"},
+        "sites.0.accelerator.fp32: must lie between 1 kFLOP/s and 1000 EFLOP/s (got '1 FLOP/s')",
+    ),
+    (
+        {"wan.0.bandwidth_back": "1 Mbit/s"},
+        "wan.0.bandwidth_back: unknown key; did you mean 'back_bandwidth'?",
+    ),
+    ({"wan.0.loss": "150 %"}, "wan.0.loss: Input should be less than 1 (got '150 %')"),
+    ({"wan.0.loss": "nan"}, "wan.0.loss: Input should be a finite number (got 'nan')"),
     ({"wan.0.loss": 1}, "wan.0.loss: Input should be less than 1 (got 1)"),
     ({"wan.0.mtu": "100 B"}, "wan.0.mtu: Input should be greater than or equal to 576 (got '100 B')"),
     ({"wan.0.bandwith": "1 bit/s"}, "wan.0.bandwith: unknown key; did you mean 'bandwidth'?"),
@@ -206,18 +243,18 @@ BAD = [
     (
         {
             "wan": [
-                {"between": ends, "bandwidth": "1 B/s", "rtt": "1 s"}
+                {"between": ends, "bandwidth": "1 MB/s", "rtt": "1 s"}
                 for ends in (["east", "west"], ["west", "east"])
             ]
         },
         "wan.1.between: west-east is there twice",
     ),
     (
-        {"wan.0.trace": [{"at": "1 s", "bandwidth": "1 B/s"}]},
+        {"wan.0.trace": [{"at": "1 s", "bandwidth": "1 MB/s"}]},
         "wan.0.trace: times must start at '0 s' and rise",
     ),
     (
-        {"wan.0.trace": [{"at": f"{t} s", "bandwidth": "1 B/s"} for t in (0, 2, 2)]},
+        {"wan.0.trace": [{"at": f"{t} s", "bandwidth": "1 MB/s"} for t in (0, 2, 2)]},
         "wan.0.trace: times must start at '0 s' and rise",
     ),
     ({"sites.0.name": "west"}, "sites: two sites have the same name"),

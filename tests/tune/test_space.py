@@ -1,20 +1,29 @@
 """The space around a base, and the order of aggressiveness."""
 
+from operator import attrgetter
+
 import pytest
 
 from geosim.errors import UsageError
 from geosim.policy import (
+    E3M0,
     Blocking,
     Cast,
     Codec,
     Delayed,
     Dense,
+    Eager,
     Feedback,
+    Integer,
     NoResidual,
+    RandomK,
+    Sign,
     SyncPolicy,
     TopK,
     load_policy,
 )
+from geosim.tune.held import HELD as HELD_FIELDS
+from geosim.tune.held import held_fields
 from geosim.tune.order import delay, halvings, rank
 from geosim.tune.space import Axes, candidates, default_base, neighbours, space_around
 
@@ -28,7 +37,7 @@ def test_default_space_has_every_combination_once():
 
 def test_what_loses_something_has_a_residual_and_nothing_else_has():
     for place, policy in candidates(default_base(), space_around(default_base())).items():
-        lossy = place.ratio < 1 or place.form != "fp32"
+        lossy = place.select != Dense() or place.quantize != Cast(kind="fp32")
         assert isinstance(policy.codec.residual, Feedback if lossy else NoResidual)
 
 
@@ -67,9 +76,12 @@ def test_streaming_that_mixes_parameters_stays_dense_and_above_its_delay():
     assert min(p.interval for p in policies) == 8
 
 
-@pytest.mark.parametrize(("name", "changes"), [("ddp", {}), ("local-sgd", {"groups": [{"share": 0.5}]})])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("ddp", {}), ("local-sgd", {"groups": [{"share": 0.5}]}), ("local-sgd", {"adapt": "hide-exchange"})],
+)
 def test_a_base_that_leaves_no_choice_is_refused(name, changes):
-    with pytest.raises(UsageError, match="--base"):
+    with pytest.raises(UsageError, match=f"base policy {name}: "):
         space_around(load_policy(name, changes))
 
 
@@ -80,13 +92,69 @@ def test_a_bound_that_leaves_no_interval_is_refused():
 
 def test_neighbours_differ_on_one_axis_and_step_towards_synchronous():
     space = space_around(default_base())
-    near = neighbours(space, Axes(8, 0.03, "int8", Delayed(), 1))
+    int8, bf16 = Integer(kind="int8"), Cast(kind="bf16")
+    near = neighbours(space, Axes(8, TopK(ratio=0.03), int8, Delayed(), 1))
     assert near == {
-        "interval": Axes(4, 0.03, "int8", Delayed(), 1),
-        "ratio": Axes(8, 0.1, "int8", Delayed(), 1),
-        "form": Axes(8, 0.03, "bf16", Delayed(), 1),
-        "overlap": Axes(8, 0.03, "int8", Blocking(), 1),
+        "interval": Axes(4, TopK(ratio=0.03), int8, Delayed(), 1),
+        "select": Axes(8, TopK(ratio=0.1), int8, Delayed(), 1),
+        "quantize": Axes(8, TopK(ratio=0.03), bf16, Delayed(), 1),
+        "overlap": Axes(8, TopK(ratio=0.03), int8, Blocking(), 1),
     }
+
+
+HELD = [
+    ({"name": "mine"}, "name", "mine"),
+    ({"about": "mine"}, "about", "mine"),
+    ({"interval": 8}, "interval", 8),
+    ({"interval": 100}, "interval", 100),
+    ({"streams": 3}, "streams", 3),
+    ({"overlap.kind": "blocking"}, "overlap", Blocking()),
+    ({"overlap": {"kind": "eager", "windows": 2}}, "overlap", Eager(windows=2)),
+    ({"codec.quantize.kind": "e3m0"}, "codec.quantize", E3M0(group=64)),
+    ({"codec.quantize": "sign"}, "codec.quantize", Sign()),
+    (
+        {"codec.quantize.kind": "int8", "codec.quantize.group": 32},
+        "codec.quantize",
+        Integer(kind="int8", group=32),
+    ),
+    ({"codec.select.kind": "dense"}, "codec.select", Dense()),
+    ({"codec.select.ratio": 0.05}, "codec.select", TopK(ratio=0.05)),
+    ({"codec.select.kind": "randomk"}, "codec.select", RandomK(ratio=0.01)),
+    ({"codec.residual.kind": "none"}, "codec.residual", NoResidual()),
+    ({"codec.residual": {"kind": "feedback", "decay": 0.9}}, "codec.residual", Feedback(decay=0.9)),
+]
+
+
+@pytest.mark.parametrize(("changes", "field", "value"), HELD, ids=str)
+def test_what_is_held_has_one_value_and_the_rest_is_searched(changes, field, value):
+    base = load_policy("hierarchical-efsgd", changes)
+    assert held_fields(changes) == (field,)
+    free = candidates(base, space_around(base))
+    table = candidates(base, space_around(base, held=[field]))
+
+    def at(policy, path):
+        return attrgetter(path)(policy)
+
+    assert {at(p, field) for p in table.values()} == {value}
+    for other in set(HELD_FIELDS) - {field, "codec.residual"}:
+        assert {at(p, other) for p in table.values()} == {at(p, other) for p in free.values()}
+
+
+def test_settings_that_hold_nothing_and_settings_inside_of_mappings():
+    manner = {"codec.quantize.group": 32, "codec.quantize.rounding": "stochastic", "codec.select.scope": 4096}
+    assert held_fields({**manner, "update": "local", "chunk": "1 MiB"}) == ()
+    assert held_fields({"streams": 2, "codec": {"select": "dense"}}) == ("codec.select", "streams")
+    base = load_policy("hierarchical-efsgd", manner)
+    policies = candidates(base, space_around(base)).values()
+    scaled = {p.codec.quantize for p in policies if isinstance(p.codec.quantize, Integer)}
+    assert scaled == {Integer(kind=k, group=32, rounding="stochastic") for k in ("int8", "int4")}
+
+
+def test_a_bound_below_the_interval_that_is_held_is_refused():
+    base = load_policy("hierarchical-efsgd", {"interval": 8})
+    with pytest.raises(UsageError, match=r"--max-interval 4: policy\.interval=8 is above it: leave one"):
+        space_around(base, 4, ["interval"])
+    assert space_around(base, 8, ["interval"]).interval == (8,)
 
 
 def test_halvings_count_from_dense_every_step():

@@ -115,5 +115,5 @@ def test_random_steps_and_unequal_links_are_tuned_by_the_engine():
 
 def test_one_site_has_nothing_to_tune(laptop):
     alone = laptop.model_copy(update={"sites": laptop.sites[:1], "wan": ()})
-    with pytest.raises(UsageError, match="no WAN"):
+    with pytest.raises(UsageError, match="no WAN link joins its sites"):
         tune(alone)

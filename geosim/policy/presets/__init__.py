@@ -6,6 +6,7 @@ from typing import Any
 
 from geosim.documents import find_document
 from geosim.policy.policy import SyncPolicy, policy_from_dict
+from geosim.settings import apply_settings
 
 _FOLDER = Path(__file__).parent
 
@@ -21,5 +22,6 @@ def load_policy(name_or_file: str, changes: Mapping[str, Any] | None = None) -> 
     Raises:
         UsageError: an unknown name, a missing file, or a field that is wrong: one line.
     """
-    data = find_document("policy", name_or_file, _FOLDER, preset_names(), changes)
+    data = find_document("policy", name_or_file, _FOLDER, preset_names())
+    data = apply_settings(SyncPolicy, data, changes or {})
     return policy_from_dict(data, f"policy {name_or_file}")

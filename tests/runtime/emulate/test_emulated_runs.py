@@ -112,6 +112,31 @@ def test_flat_ddp_over_the_wan(text):
     # A ring is exactly what it is held against; buckets, barriers and acknowledgements come on top.
     assert 1 < result["wan_bytes_vs_ddp"] < 1.5
     assert result["skipped_rounds"] == 0
+    assert result["exchange_time_s"]["mean"] > 0.02
+    assert result["links_from"] == "counted"
+
+
+def test_computed_bytes_of_flat_ddp_are_those_that_the_relay_counts(text):
+    """Three sites, so that the ring has a direction: each link carries it one way only."""
+    site = {"accelerator": "cpu-core", "nodes": 1, "accelerators_per_node": 1}
+    fabric = {"intra_node": {"bandwidth": "2 GB/s", "latency": "50 us"}}
+    changes = {
+        "sites": [site | {"name": name, "fabric": fabric} for name in "abc"],
+        "wan": [
+            {"between": list(pair), "bandwidth": "100 Mbit/s", "rtt": "2 ms"} for pair in ("ab", "bc", "ac")
+        ],
+        "workload.model": dict(TINY, d_model=128, ffn=512),
+    }
+    counted, computed = (
+        emulate(scenario(**changes), load_policy("ddp"), 4, wan=wan, data=text)["links"]
+        for wan in ("tun", "none")
+    )
+    for name, link in computed.items():
+        if link["bytes_per_step"]:
+            assert 1 < counted[name]["bytes_per_step"] / link["bytes_per_step"] < 1.1
+        else:
+            assert counted[name]["bytes_per_step"] < 50_000  # acknowledgements
+    assert sum(link["bytes_per_step"] > 0 for link in computed.values()) == 3
 
 
 def test_the_relay_counts_little_more_than_int8_payloads_in_slices_over_streams(text):
