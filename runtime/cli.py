@@ -39,6 +39,9 @@ SaveEveryOption = Annotated[
     int, typer.Option("--save-every", help="Steps between checkpoints; 0: only at the end.")
 ]
 ResumeOption = Annotated[str | None, typer.Option("--resume", help="Folder of checkpoints to go on from.")]
+CodecOption = Annotated[
+    str, typer.Option("--codec", help="auto, triton, cpu or reference: who writes the payloads.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Figures as JSON on standard output.")]
 
 
@@ -60,6 +63,7 @@ def emulate(
     save: SaveOption = None,
     save_every: SaveEveryOption = 0,
     resume: ResumeOption = None,
+    codec: CodecOption = "auto",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for result.json and policy.yaml.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -75,7 +79,7 @@ def emulate(
         result = launch(
             loaded, chosen, steps, wan="tun" if wan == "tun" else "none", pace_s=_pace(pace), data=data,
             seed=seed, lr=lr, validations=validations, timeout_s=timeout, save=save, save_every=save_every,
-            resume=resume, out=out, progress=progress, note=progress.note,
+            resume=resume, codec=codec, out=out, progress=progress, note=progress.note,
         )  # fmt: skip
     try:
         if as_json:
@@ -110,6 +114,7 @@ def train(
     save: SaveOption = None,
     save_every: SaveEveryOption = 0,
     resume: ResumeOption = None,
+    codec: CodecOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """One rank of a run on real machines; start it with torchrun, once in each site."""
@@ -122,7 +127,7 @@ def train(
     loaded, chosen = _load(scenario, policy, changes)
     job = Job(
         loaded, chosen, steps, pace_s=_pace(pace), data=data, seed=seed, lr=lr, validations=validations,
-        save=save, save_every=save_every, resume=resume, timeout_s=timeout,
+        save=save, save_every=save_every, resume=resume, timeout_s=timeout, codec=codec,
     )  # fmt: skip
     job.check()
     check_inputs(job, [(site, place()[0])])

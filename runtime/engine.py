@@ -32,6 +32,7 @@ class Engine:
     """One rank's exchanges with the same rank of other sites.
 
     Attributes:
+        codec: the name of the implementation that writes the payloads.
         step: steps done.
         chain: the chain hash over the results applied so far, of this rank's shard.
         skipped_rounds: how many rounds all have skipped, one a window however many fragments it has.
@@ -52,6 +53,7 @@ class Engine:
         data: str,
         clock: Clock,
         timeout_s: float,
+        codec: str = "auto",
     ) -> None:
         self._layout = layout
         self._sites = sites
@@ -64,7 +66,8 @@ class Engine:
         )
         self._device = params[0].device
         fragments = range(len(layout.fragments))
-        make = codec_for("auto", self._device)
+        make = codec_for(codec, self._device)
+        self.codec = make.name
         self._codecs = [make(layout, f, sites.rank, sites.index) for f in fragments] if self._wan else []
         residual = self._wan and layout.policy.codec.residual.kind != "none"
         self._residuals = [shard.zeros(self._device) for shard in self._rule.shards] if residual else []

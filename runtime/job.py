@@ -13,6 +13,7 @@ from geosim.errors import UsageError
 from geosim.policy import SyncPolicy, policy_from_dict
 from geosim.scenario import Scenario
 from geosim.spec import from_dict
+from runtime.backends import check_codec
 from runtime.supported import check_steps, check_supported
 
 
@@ -32,6 +33,7 @@ class Job:
             the end, where they always do.
         resume: a folder of checkpoints to go on from.
         timeout_s: how long a site, or an exchange, is waited for.
+        codec: which implementation writes the payloads; all write the same.
     """
 
     scenario: Scenario
@@ -46,6 +48,7 @@ class Job:
     save_every: int = 0
     resume: str | None = None
     timeout_s: float = 60.0
+    codec: str = "auto"
 
     def check(self) -> None:
         """Refuse what cannot run, before anything starts.
@@ -53,6 +56,7 @@ class Job:
         Raises:
             UsageError: one line that names the field, the value and the remedy.
         """
+        check_codec(self.codec)
         check_supported(self.policy)
         check_steps(self.steps, self.policy.interval)
         ranks = {site.name: site.ranks for site in self.scenario.sites}

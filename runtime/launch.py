@@ -46,6 +46,7 @@ def emulate(
     save: str | None = None,
     save_every: int = 0,
     resume: str | None = None,
+    codec: str = "auto",
     out: Path | None = None,
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
@@ -67,6 +68,7 @@ def emulate(
         timeout_s: how long a site, or an exchange, is waited for.
         save, save_every, resume: folders of checkpoints, and after how many steps they are written (0: at
             the end).
+        codec: which implementation writes the payloads.
         out: a folder that the caller means to write to afterwards: made once all that is given stands the
             checks, so that a run does not end without a place for its result.
         progress: called with (step, steps, loss) as the first rank gets on.
@@ -83,6 +85,7 @@ def emulate(
     job = Job(
         scenario, policy, steps, pace_s=pace_s, data=data, seed=seed, lr=lr, validations=validations,
         timeout_s=timeout_s, save=_absolute(save), save_every=save_every, resume=_absolute(resume),
+        codec=codec,
     )  # fmt: skip
     job.check()
     if wan == "tun":

@@ -99,7 +99,7 @@ class FlatDDP(Method):
 
     def figures(self) -> dict[str, Any]:
         """DDP counts nothing and skips nothing."""
-        return {"chain": "", "skipped_rounds": 0, "not_finite": [], "payload_bytes": 0}
+        return {"codec": "", "chain": "", "skipped_rounds": 0, "not_finite": [], "payload_bytes": 0}
 
     def take_flights(self, steps: int) -> list[dict[str, float]]:
         """The last step's reductions, as one exchange."""
@@ -125,8 +125,11 @@ class Hierarchical(Method):
         tokens: TokenPlan,
         data: str,
         timeout_s: float,
+        codec: str,
     ) -> None:
-        self._geo = GeoOptimizer(inner, policy, sites, tokens=tokens, data=data, timeout_s=timeout_s)
+        self._geo = GeoOptimizer(
+            inner, policy, sites, tokens=tokens, data=data, timeout_s=timeout_s, codec=codec
+        )
         self._names = sites.names
         self._interval = policy.interval
         self._first_round = 0
@@ -151,10 +154,11 @@ class Hierarchical(Method):
         self._geo.close()
 
     def figures(self) -> dict[str, Any]:
-        """Chain hash, rounds skipped and the sites that they were skipped for, bytes sent to each peer."""
+        """Codec, chain hash, rounds skipped and for which sites, bytes sent to each peer."""
         engine = self._geo.engine
         lost = {r: sites for r, sites in engine.skipped.items() if r >= self._first_round}
         return {
+            "codec": engine.codec,
             "chain": engine.chain.hex(),
             "skipped_rounds": len(lost),
             "not_finite": [self._names[m] for m in sorted(set().union(*lost.values()))],

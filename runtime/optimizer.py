@@ -48,6 +48,7 @@ class GeoOptimizer(Optimizer):
         tokens: TokenPlan | None = None,
         data: str = "",
         timeout_s: float = 300.0,
+        codec: str = "auto",
     ) -> None:
         """Agree with the other sites and connect to them; every rank of every site calls it.
 
@@ -58,6 +59,8 @@ class GeoOptimizer(Optimizer):
             tokens: the batch plan, step (from 0) -> tokens of each site; None: all alike.
             data: a fingerprint of what is trained on; all sites must name the same.
             timeout_s: how long an exchange may wait for a peer.
+            codec: which implementation writes the payloads, as `runtime.codec.codec_for` names them; all
+                write the same, so each site may have its own.
 
         Raises:
             UsageError: for a policy that the runtime does not carry out, or parameters that it cannot.
@@ -76,7 +79,7 @@ class GeoOptimizer(Optimizer):
         self.clock = Clock()
         self._sites = sites
         self._tokens = tokens or (lambda step: (1,) * sites.count)
-        self._engine = Engine(layout, params, inner, sites, self._tokens, data, self.clock, timeout_s)
+        self._engine = Engine(layout, params, inner, sites, self._tokens, data, self.clock, timeout_s, codec)
 
     @property
     def skipped_rounds(self) -> int:

@@ -78,6 +78,7 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
     return {
         "scenario": job.scenario.name,
         "policy": job.policy.name,
+        "codec": ranks[0]["codec"],
         "step_time_s": {"mean": mean, **{f"p{q}": percentile(times, q / 100) for q in (50, 95, 99)}},
         "compute_utilization": parts["compute"] / mean,
         "exchange_time_s": {

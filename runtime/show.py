@@ -99,6 +99,8 @@ def write_result(result: dict[str, Any]) -> None:
             f"Warning: {result['late_steps']} of {result['measured_steps']} measured steps computed for "
             "longer than that: raise --pace."
         )
+    if result["codec"]:
+        console.print(f"Codec: {result['codec']}.")
     if several and result["wan"] == "none":
         console.print(f"No WAN lay between the sites; {_LINKS[result['links_from']]}.")
 

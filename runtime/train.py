@@ -71,6 +71,7 @@ class Run:
             self.method = Hierarchical(
                 self.model, inner, policy, sites, self.pacer,
                 tokens=lambda step: share, data=self.corpus.fingerprint, timeout_s=job.timeout_s,
+                codec=job.codec,
             )  # fmt: skip
         self.scheduler = LambdaLR(self.method.optimizer, warmup_cosine(job.steps))
         if job.resume is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from runtime.codec.cpu.decoder import Decoder, Rows
 from runtime.codec.cpu.encoder import Encoder
 from runtime.codec.cpu.plan import make_plan
 from runtime.codec.cpu.update import Update
-from runtime.codec.cpu.warm import warm
+from runtime.codec.cpu.warm import warm_once
 from runtime.codec.interface import FragmentCodec, Opened
 
 _KINDS = {torch.float32: FP32, torch.bfloat16: BF16, torch.float16: FP16}
@@ -32,21 +31,13 @@ class CpuCodec(FragmentCodec):
     """
 
     name = "cpu"
-    _warm: ClassVar[set[tuple[int, type[np.integer]]]] = set()
 
     def __init__(self, layout: Layout, fragment: int, shard: int, site: int) -> None:
         super().__init__(layout, fragment, shard, site)
         plans = make_plan(self.sections)
         self._encoder = Encoder(plans)
         self._decoder = Decoder(plans)
-        self._warm_up(FP32)
-
-    def _warm_up(self, kind: int) -> None:
-        """The first of a process pays for the kernels when it is made, and not in a window."""
-        needed = (kind, self._encoder.dtype)
-        if needed not in self._warm:
-            warm(*needed)
-            self._warm.add(needed)
+        warm_once(FP32, self._encoder.dtype)
 
     @classmethod
     def runs_on(cls, device: torch.device) -> bool:

@@ -129,7 +129,7 @@ def _read_low(lower: Any, low: int, begin: int, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def well_placed(found: Any, begin: int, end: int, block: int, keep: int, numel: int) -> bool:
-    """Whether each whole block that positions number `begin` to `end` lie in holds `keep`, and the last the rest."""
+    """Whether each block that positions number `begin` to `end` lie in holds as many as it keeps."""
     if block > 0:
         whole = numel // block
         for b in range(begin // keep, min(whole, -(-end // keep))):

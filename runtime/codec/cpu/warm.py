@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import numpy as np
 
 from runtime.codec.cpu import add, forms, positions, rank, read, select, write
 
 _FEW = 8
+_done: set[tuple[int, type[np.integer]]] = set()
+
+
+def warm_once(kind: int, dtype: type[np.integer]) -> None:
+    """`warm`, the first time that a process asks."""
+    if (kind, dtype) not in _done:
+        with _one_compiles():
+            warm(kind, dtype)
+        _done.add((kind, dtype))
+
+
+@contextmanager
+def _one_compiles() -> Iterator[None]:
+    """Of a user's processes the first goes ahead; the others wait, to find on disk what it has compiled."""
+    path = Path(tempfile.gettempdir()) / f"geosim-kernels-{os.getuid()}.lock"
+    try:
+        lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:  # no place for it: all compile
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        yield
+    finally:
+        os.close(lock)
 
 
 def warm(kind: int, dtype: type[np.integer]) -> None:

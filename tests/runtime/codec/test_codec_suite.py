@@ -18,7 +18,8 @@ from geosim.policy import (
     wire_bytes,
 )
 from geosim.policy.codec import HEADER_BYTES
-from runtime.codec import codec_for, registry
+from runtime import backends
+from runtime.codec import codec_for
 from runtime.codec.cpu import CpuCodec
 from runtime.codec.reference import ReferenceCodec
 
@@ -233,14 +234,14 @@ def test_the_wrong_peer_round_or_layout_is_named(codec_class, build, update) -> 
 def test_the_fastest_that_is_installed_is_chosen(monkeypatch) -> None:
     assert codec_for("auto", "cpu") is CpuCodec
     assert codec_for("reference", "cuda") is ReferenceCodec
-    monkeypatch.setattr(registry, "find_spec", lambda package: None if package == "numba" else object())
+    monkeypatch.setattr(backends, "find_spec", lambda package: None if package == "numba" else object())
     assert codec_for("auto", "cpu") is ReferenceCodec
-    with pytest.raises(UsageError, match=r"'cpu' needs numba.*geosim\[kernels\]"):
+    with pytest.raises(UsageError, match=r"codec cpu: needs numba.*geosim\[kernels\]"):
         codec_for("cpu", "cpu")
 
 
 def test_a_codec_that_cannot_be_had_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"no 'fast'.*auto, triton, cpu, reference"):
+    with pytest.raises(UsageError, match=r"codec fast: .*use auto, triton, cpu, reference"):
         codec_for("fast", "cpu")
-    with pytest.raises(UsageError, match="'cpu' does not run on device cuda"):
+    with pytest.raises(UsageError, match="codec cpu: does not run on device cuda"):
         codec_for("cpu", "cuda")
