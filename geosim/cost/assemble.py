@@ -146,7 +146,7 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
     known = calibration or Calibration()
     sites = base_sites(scenario, policy.is_flat or isinstance(policy.update, Local), known)
     routes = make_routes(policy.topology, tuple(site.name for site in scenario.sites))
-    links = _links(scenario, policy, routes)
+    links = _links(scenario, policy, routes, _flat_backend(scenario, known))
     problem = partial(
         Problem,
         scenario=scenario.name,
@@ -174,10 +174,21 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
     return problem(sites=sites, fragments=fragments, plan=make_plan(layout), flat=None)
 
 
-def _links(scenario: Scenario, policy: SyncPolicy, routes: tuple[Transfer, ...]) -> tuple[LinkPlan, ...]:
+def _flat_backend(scenario: Scenario, calibration: Calibration) -> str:
+    """What carries a flat ring: given, or gloo where all ranks are processors."""
+    processors = all(site.accelerator.bf16_flops is None for site in scenario.sites)
+    return calibration.backend or ("gloo" if processors else "nccl")
+
+
+def _links(
+    scenario: Scenario, policy: SyncPolicy, routes: tuple[Transfer, ...], flat_backend: str
+) -> tuple[LinkPlan, ...]:
     names = [site.name for site in scenario.sites]
     out = []
     ways = pairs(policy.topology, routes, len(names))
+    if policy.is_flat and flat_backend == "gloo":
+        # Its ranks pass what they have reduced to the one before them.
+        ways = tuple((b, a) for a, b in ways)
     at_once = not isinstance(policy.topology, Hub | Tree)
     for a, b in ways:
         link = scenario.link(names[a], names[b])
@@ -252,9 +263,8 @@ def _flat(
     if not links:
         inside = collective.site_all_reduce(buckets.sizes, scenario.sites[0])
         return FlatPlan(calibration.backward_share, buckets.ready, ((0.0, inside),), 0.0)
-    processors = all(site.accelerator.bf16_flops is None for site in scenario.sites)
-    backend = calibration.backend or ("gloo" if processors else "nccl")
-    flows, times = (1, ring.gloo_times) if backend == "gloo" else (ring.NCCL_CHANNELS, ring.nccl_times)
+    gloo = _flat_backend(scenario, calibration) == "gloo"
+    flows, times = (1, ring.gloo_times) if gloo else (ring.NCCL_CHANNELS, ring.nccl_times)
     silence = max(site.step_s for site in sites) * (1 - calibration.backward_share)
     changes = sorted({0.0} | {at for link in links for at, _ in link.trace})
     durations = []

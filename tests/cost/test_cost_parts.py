@@ -240,3 +240,12 @@ def test_every_topology_brings_every_payload_to_every_site(topology, sites):
     # No topology sends a payload to a site that has it: a site gets the others' once.
     assert sum(received) == sites * (sites - 1)
     assert set(pairs(topology, routes, sites)) == {(t.source, t.target) for t in routes}
+
+
+@pytest.mark.parametrize(("backend", "way"), [("nccl", 1), ("gloo", -1)])
+def test_a_flat_ring_passes_on_the_way_its_library_does(backend, way):
+    scenario = load_scenario("four-regions")
+    names = [site.name for site in scenario.sites]
+    problem = build(scenario, load_policy("ddp"), Calibration(backend=backend))
+    wanted = {f"{a}->{names[(i + way) % len(names)]}" for i, a in enumerate(names)}
+    assert {link.name for link in problem.links} == wanted
