@@ -1,26 +1,21 @@
 """What encoding, decoding and applying cost a WAN rank, from element counts.
 
-Codecs are bound by memory: a rate is a number of passes over fp32 arrays times 4 bytes over the memory
-bandwidth. The pass counts come from counting array reads and writes of the reference mathematics: residual
-add, magnitude, selection by sampled threshold or radix (four passes), gather, scale, round, subtract from the
-residual. A `Calibration` replaces them by measured values.
+Codecs are bound by memory: a cost is the bytes that must be read and written, over the share of the memory
+bandwidth that encoders and decoders reach. That share was measured for the CPU kernels (`georun bench codec`:
+docs/codecs.md) and is assumed for GPUs. A `Calibration` replaces all of it by measured values.
 """
 
 from dataclasses import dataclass
 
 from geosim.cost.calibration import Calibration
-from geosim.policy import Cast, Codec, Dense, NoResidual, RandomK
+from geosim.policy import Codec, Dense, NoResidual
 from geosim.policy.codec import kept_in_section
 from geosim.scenario import Accelerator
 
 _BYTES = 4
-_PASSES_CAST = 2
-_PASSES_SCALED = 4
-_PASSES_TOPK = 8
-_PASSES_RANDOMK = 3
-_PASSES_RESIDUAL = 4
-_PASSES_DECODED_VALUE = 4
-_PASSES_DENSE_SUM = 2
+_REACHED = 0.45
+# A value that travels alone touches a cache line of the sum, read and written.
+_LINE_BYTES = 64
 _PASSES_ADAM = 7
 _PASSES_ACCUMULATE = 3
 _PASSES_OUTER = 5
@@ -40,22 +35,22 @@ class CodecRates:
 
 def rates(codec: Codec, accelerator: Accelerator, calibration: Calibration) -> CodecRates:
     """Rates of one accelerator under a codec."""
-    one_pass = _BYTES / accelerator.memory_bandwidth_bytes_per_s
-    passes = _PASSES_CAST if isinstance(codec.quantize, Cast) else _PASSES_SCALED
-    if isinstance(codec.select, RandomK):
-        passes += _PASSES_RANDOMK
-    elif not isinstance(codec.select, Dense):
-        passes += _PASSES_TOPK
-    if not isinstance(codec.residual, NoResidual):
-        passes += _PASSES_RESIDUAL
+    bandwidth = accelerator.memory_bandwidth_bytes_per_s
+    one_pass = _BYTES / bandwidth
+    dense = isinstance(codec.select, Dense)
+    travels = codec.quantize.bits / 8
+    # The update is read; the residual read and written, or where something is selected, room for the sum.
+    encoded = _BYTES + (2 * _BYTES if not (dense and isinstance(codec.residual, NoResidual)) else 0)
+    encoded += travels if dense else 0
+    decoded = travels + 2 * (_BYTES if dense else _LINE_BYTES)
 
-    def given(value: float | None, count: int) -> float:
-        return count * one_pass if value is None else value
+    def given(value: float | None, amount: float) -> float:
+        return amount / (bandwidth * _REACHED) if value is None else value
 
     return CodecRates(
-        encode_s_per_element=given(calibration.encode_s_per_element, passes),
-        decode_s_per_value=given(calibration.decode_s_per_value, _PASSES_DECODED_VALUE),
-        decode_s_per_element=given(calibration.decode_s_per_element, _PASSES_DENSE_SUM),
+        encode_s_per_element=given(calibration.encode_s_per_element, encoded),
+        decode_s_per_value=given(calibration.decode_s_per_value, decoded),
+        decode_s_per_element=given(calibration.decode_s_per_element, _BYTES),
         optimizer_s_per_element=_PASSES_ADAM * one_pass,
         accumulate_s_per_element=_PASSES_ACCUMULATE * one_pass,
         outer_s_per_element=_PASSES_OUTER * one_pass,
