@@ -22,10 +22,10 @@ def _at(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vec
 
 @intrinsic
 def trailing_zeros(typing: Any, word: Any) -> Any:
-    """Zero bits below the lowest 1 of a uint64 that is not 0."""
+    """Zero bits below the lowest 1 of a uint64; 64 of 0."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.uint64(types.uint64), generate
 

@@ -86,21 +86,41 @@ def read_positions(
         numel: what positions must be below.
         out: all of the section's positions.
     """
-    # Unsigned indices cannot be negative, which saves a check at each access.
-    i = np.uint64(begin)
-    for word in range(first, last):
-        held = word_at(high, 8 * word)
-        base = np.uint64(64 * word)
-        while held != 0:
-            out[i] = base + trailing_zeros(held) - i
-            held &= held - _ONE
-            i += _ONE
+    done = _read_high(high, first, last, begin, end, out)
+    if done != end:
+        return False
     _read_low(lower, low, begin, out[begin:end])
     part = out[begin:end]
     bad = 0
     for j in range(1, len(part)):
         bad |= part[j] <= part[j - 1]
     return bad == 0 and (len(part) == 0 or part[-1] < numel)
+
+
+@njit(cache=True, nogil=True)
+def _read_high(high: Any, first: int, last: int, begin: int, end: int, out: Any) -> Any:
+    """out[begin:end] <- bit - number of each mark in words `first` to `last`; returns where it stopped."""
+    # Unsigned indices cannot be negative, which saves a check at each access.
+    i = np.uint64(begin)
+    for word in range(first, last):
+        held = word_at(high, 8 * word)
+        base = np.uint64(64 * word)
+        count = np.int64(ones(held))
+        if np.int64(i) + count > end:
+            return -1
+        # Four at a time take fewer jumps; what is written too much is written again, but for a range's end.
+        whole = count // 4 * 4 if np.int64(i) + count + 3 >= end else count
+        for _ in range(0, whole, 4):
+            for j in range(np.uint64(4)):
+                out[i + j] = base + trailing_zeros(held) - (i + j)
+                held &= held - _ONE
+            i += np.uint64(4)
+        i -= np.uint64(-whole % 4)
+        for _ in range(whole, count):
+            out[i] = base + trailing_zeros(held) - i
+            held &= held - _ONE
+            i += _ONE
+    return np.int64(i)
 
 
 @njit(cache=True, nogil=True)
@@ -113,17 +133,18 @@ def _read_low(lower: Any, low: int, begin: int, out: Any) -> None:
     n = len(out)
     done = 0
     if low <= 7:
-        # A word at any bit holds eight.
-        done = n // 8 * 8
-        for i in range(0, done, 8):
-            bit = (begin + i) * low
-            held = word_at(lower, bit >> 3) >> np.uint64(bit & 7)
+        # Eight values take `low` bytes, so all eights begin at the same bit, and a word holds them.
+        at, bit = begin * low >> 3, np.uint64(begin * low & 7)
+        eights = min(n // 8, max(0, len(lower) - 8 - at) // low)
+        for eight in range(eights):
+            held = load_word(lower, at + eight * low) >> bit
+            first = np.uint64(8 * eight)
             for j in range(np.uint64(8)):
-                at = np.uint64(i) + j
-                out[at] = (np.uint64(out[at]) << shift) | ((held >> (j * shift)) & mask)
+                out[first + j] = (np.uint64(out[first + j]) << shift) | ((held >> (j * shift)) & mask)
+        done = 8 * eights
     for i in range(done, n):
-        bit = (begin + i) * low
-        held = word_at(lower, bit >> 3) >> np.uint64(bit & 7)
+        position = (begin + i) * low
+        held = word_at(lower, position >> 3) >> np.uint64(position & 7)
         out[i] = (np.uint64(out[i]) << shift) | (held & mask)
 
 

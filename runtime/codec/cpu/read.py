@@ -23,7 +23,7 @@ from runtime.codec.cpu.quantize import decode_levels, read_scale
 
 _TINY = np.float32(TINY)
 _LINE = 16
-_AHEAD = 32
+_AHEAD = 128
 _ONE = np.uint64(1)
 CHUNK = 4096
 
