@@ -141,6 +141,27 @@ def train(
     conclude(figures["records"][-1]["loss"], figures["validation"][-1][1], figures)
 
 
+bench = typer.Typer(no_args_is_help=True, help="Speed and memory of its parts.")
+app.add_typer(bench, name="bench")
+
+
+@bench.command("codec")
+def bench_codec(
+    device: Annotated[str, typer.Option("--device", help="cpu or cuda.")] = "cpu",
+    numel: Annotated[int, typer.Option("--numel", help="Elements of the tensor.")] = 50_000_000,
+    as_json: JsonOption = False,
+) -> None:
+    """Time the fast codec on real gradients, beside one pass over the same memory."""
+    from runtime.bench import Stages, measure_codecs, write_codecs
+
+    with Stages() as progress:
+        result = measure_codecs(device, numel, progress=progress)
+    if as_json:
+        print(_json(result))
+    else:
+        write_codecs(result)
+
+
 @app.command()
 def doctor(as_json: JsonOption = False) -> None:
     """Say what works on this machine, and what is missing."""

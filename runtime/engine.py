@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from geosim.errors import NotFiniteError, UsageError
 from geosim.policy import Layout, schedule
 from geosim.policy.schedule import Event
-from runtime.codec import codec_for, wire
+from runtime.codec import FragmentCodec, codec_for, wire
 from runtime.exchange import Exchanger, Flight
 from runtime.flights import load_flights, save_flights
 from runtime.measure import Clock
@@ -191,7 +191,7 @@ class Engine:
     def _encode(self, event: Event, values: Tensor, weight: float) -> Tensor | None:
         """A payload without its header, or None if the update is not finite."""
         codec = self._codecs[event.fragment]
-        payload = torch.empty(codec.payload_bytes, dtype=torch.uint8)
+        payload = self._buffer(codec)
         try:
             codec.encode(values, weight, self._residual(event.fragment), event.round, payload)
         except NotFiniteError:
@@ -210,7 +210,7 @@ class Engine:
         """What is sent: the payload, or in a round that the site's ranks have flagged an empty one."""
         codec = self._codecs[event.fragment]
         if payload is None:
-            payload = torch.empty(codec.payload_bytes, dtype=torch.uint8)
+            payload = self._buffer(codec)
         elif not finite:
             codec.undo(values, weight, self._residual(event.fragment), event.round, payload)
         codec.seal(
@@ -219,6 +219,14 @@ class Engine:
         )  # fmt: skip
         tokens = tuple(self._window_tokens)
         return Flight(event.fragment, event.round, payload, tokens, chain, self._chained, finite)
+
+    def _buffer(self, codec: FragmentCodec) -> Tensor:
+        """Host memory for a payload; a GPU writes into it by itself."""
+        return torch.empty(codec.payload_bytes, dtype=torch.uint8, pin_memory=self._pinned)
+
+    @property
+    def _pinned(self) -> bool:
+        return self._device.type == "cuda"
 
     def _residual(self, fragment: int) -> Tensor | None:
         return self._residuals[fragment] if self._residuals else None
@@ -247,7 +255,7 @@ class Engine:
         self._clock.add("decode", flight.finished_s - flight.received_s)
         if flight.started_s:  # not one that a checkpoint has brought along
             self.timings.note_exchange(flight.round, flight.finished_s - flight.started_s)
-        self.chain = wire.next_chain(self.chain, event.round, event.fragment, total.numpy())
+        self.chain = wire.next_chain(self.chain, event.round, event.fragment, total.cpu().numpy())
         self._chained += 1
         if flight.skipped:
             self.skipped[flight.round] = flight.not_finite
@@ -265,8 +273,8 @@ class Engine:
         if self._groups:
             sizes = [codec.payload_bytes for codec in self._codecs]
             chunk = None if policy.chunk_bytes is None else max(1, int(policy.chunk_bytes))
-            channel = Channel(self._groups, self._sites.names, self._sites.index, sizes, chunk)
-        return Exchanger(channel, self._codecs, self._sites.names, self._sites.index)
+            channel = Channel(self._groups, self._sites.names, self._sites.index, sizes, chunk, self._pinned)
+        return Exchanger(channel, self._codecs, self._sites.names, self._sites.index, self._device)
 
     def _agree(self, final: bool = False) -> None:
         """All stand at one step, with one policy and the same parameters."""

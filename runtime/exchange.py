@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -27,7 +28,7 @@ class Flight:
         chain: what every header must carry: the chain hash and the optimizer's settings, hashed.
         chain_round: how many results that hash covers, for the message where sites differ.
         finite: whether this site's own update was finite.
-        total: fp32 [numel] on the CPU once done: the sum over sites in site order, zeros if skipped.
+        total: fp32 [numel] on the exchanger's device once done: the sum over sites in site order, or zeros.
         not_finite: numbers of the sites whose update was not finite; where there are any, all skip the round.
         queued_s, started_s, received_s, finished_s: `time.perf_counter` when it was handed over, when its
             first byte could leave, when all payloads had come, when the sum stood.
@@ -83,7 +84,12 @@ class Exchanger:
     """First in, first out, over one channel, on one thread; after an error every flight fails with it."""
 
     def __init__(
-        self, channel: Channel | None, codecs: Sequence[FragmentCodec], names: Sequence[str], index: int
+        self,
+        channel: Channel | None,
+        codecs: Sequence[FragmentCodec],
+        names: Sequence[str],
+        index: int,
+        device: torch.device | str = "cpu",
     ) -> None:
         """Start the thread.
 
@@ -91,8 +97,11 @@ class Exchanger:
             channel: to the peers; None where there is only one site.
             codecs: one a fragment.
             names, index: of the sites, and this one's number.
+            device: where the sums are wanted. On a GPU they are made on a stream of this thread's own,
+                beside whatever else runs there.
         """
         self._channel = channel
+        self._device = torch.device(device)
         self._codecs = codecs
         self._names = names
         self._index = index
@@ -141,9 +150,10 @@ class Exchanger:
         codec = self._codecs[flight.fragment]
         opened = [self._open(codec, payload, m, flight) for m, payload in enumerate(payloads)]
         not_finite = tuple(m for m, one in enumerate(opened) if not one.header.finite)
-        total = torch.empty(codec.numel, dtype=torch.float32)
         try:
-            codec.decode_sum([] if not_finite else opened, total)
+            with _beside(self._device):
+                total = torch.empty(codec.numel, dtype=torch.float32, device=self._device)
+                codec.decode_sum([] if not_finite else opened, total)
         except PayloadError as error:
             raise self._named(error) from None
         if self._channel is not None:
@@ -172,3 +182,15 @@ class Exchanger:
 
     def _named(self, error: PayloadError) -> PayloadError:
         return PayloadError(f"site '{self._names[error.site]}': {error}", error.site)
+
+
+@contextmanager
+def _beside(device: torch.device) -> Iterator[None]:
+    """On a GPU: work on another stream than the one that computes, done when the block ends."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = torch.cuda.Stream(device)
+    with torch.cuda.stream(stream):
+        yield
+    stream.synchronize()

@@ -48,8 +48,17 @@ class Channel:
         index: int,
         sizes: Sequence[int],
         chunk_bytes: int | None,
+        pinned: bool = False,
     ) -> None:
-        """`sizes`: payload bytes of each fragment, alike at all sites; `index`: this site's in `names`."""
+        """Post the first receives.
+
+        Args:
+            groups: the streams.
+            names, index: of the sites, and this one's number.
+            sizes: payload bytes of each fragment, alike at all sites.
+            chunk_bytes: of a slice; None: one slice a stream.
+            pinned: whether buffers lie in memory that a GPU reads by itself.
+        """
         self._groups = groups
         self._names = names
         self._index = index
@@ -59,7 +68,9 @@ class Channel:
             self._tags.append(self._tags[-1] + len(cut))
         self._peers = [m for m in range(len(names)) if m != index]
         self._buffers = {
-            (f, m): torch.empty(size, dtype=torch.uint8) for f, size in enumerate(sizes) for m in self._peers
+            (f, m): torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+            for f, size in enumerate(sizes)
+            for m in self._peers
         }
         self._posted: dict[tuple[int, int], list[Work]] = {}
         for fragment in range(len(sizes)):

@@ -40,7 +40,7 @@ def rates(codec: Codec, accelerator: Accelerator, calibration: Calibration) -> C
     dense = isinstance(codec.select, Dense)
     travels = codec.quantize.bits / 8
     # The update is read; the residual read and written, or where something is selected, room for the sum.
-    encoded = _BYTES + (2 * _BYTES if not (dense and isinstance(codec.residual, NoResidual)) else 0)
+    encoded: float = _BYTES + (2 * _BYTES if not (dense and isinstance(codec.residual, NoResidual)) else 0)
     encoded += travels if dense else 0
     decoded = travels + 2 * (_BYTES if dense else _LINE_BYTES)
 

@@ -1,4 +1,7 @@
-"""fp32 to and from the plain floating-point formats, and the bytes they travel as."""
+"""fp32 to and from the plain floating-point formats, and the bytes they travel as.
+
+Bytes are read and written as whole numbers at any address: the vector instructions in use need no alignment.
+"""
 
 from typing import Any
 
@@ -6,76 +9,66 @@ import numpy as np
 from numba import njit
 
 from geosim.policy.maths.quantize import BF16_MAX, FP16_MAX
-from runtime.codec.cpu.forms import AS_BF16, AS_FP16, AS_FP32, RUN
+from runtime.codec.cpu.forms import AS_BF16, AS_FP32
+from runtime.codec.cpu.lowlevel import from_bits, to_bits
 
 _HALF = np.float32(0.5)
+_HALF_SCALE = np.float32(2.0**112)
 _BF16_MOST, _FP16_MOST = np.float32(BF16_MAX), np.float32(FP16_MAX)
 
 
 @njit(cache=True, nogil=True)
-def cast(x: Any, form: int, raw: Any, c: Any, data: Any) -> None:
-    """Round at most RUN values to a format, into c, and write them; `raw` is scratch, uint32 [RUN]."""
+def cast(x: Any, form: int, c: Any, data: Any) -> None:
+    """Round values [n] to a format, into c, and write them; `data` is uint8, as long as they are there."""
     n = len(x)
     if form == AS_FP32:
+        words = data.view(np.float32)
         for i in range(n):
             c[i] = x[i]
-        _copy_bytes(c.view(np.uint8), data)
+            words[i] = x[i]
+    elif form == AS_BF16:
+        half = data.view(np.uint16)
+        for i in range(n):
+            word = np.uint32(to_bits(min(max(x[i], -_BF16_MOST), _BF16_MOST)))
+            last = (word >> np.uint32(16)) & np.uint32(1)
+            rounded = np.uint32(word + np.uint32(0x7FFF) + last)
+            half[i] = np.uint16(rounded >> np.uint32(16))
+            c[i] = from_bits(np.uint32(rounded & np.uint32(0xFFFF0000)))
+    else:
+        half = data.view(np.uint16)
+        for i in range(n):
+            half[i] = _half(min(max(x[i], -_FP16_MOST), _FP16_MOST))
+        widen(data, form, c)
+
+
+@njit(cache=True, nogil=True)
+def _half(x: Any) -> Any:
+    """fp16 bits of an fp32 number of at most 65504, ties to even."""
+    word = np.uint32(to_bits(x))
+    size = np.uint32(word & np.uint32(0x7FFFFFFF))
+    # In 0.5 + |x| the last place is 2^-24, that of fp16's denormal numbers.
+    small = np.uint32(to_bits(np.float32(abs(x) + _HALF)) - np.uint32(0x3F000000))
+    rounded = np.uint32(size + np.uint32(0xFFF) + ((size >> np.uint32(13)) & np.uint32(1)))
+    normal = np.uint32(rounded - np.uint32(112 << 23)) >> np.uint32(13)
+    chosen = small if size < np.uint32(113 << 23) else normal
+    return np.uint16(chosen | ((word >> np.uint32(16)) & np.uint32(0x8000)))
+
+
+@njit(cache=True, nogil=True)
+def widen(data: Any, form: int, c: Any) -> None:
+    """fp32 of the values [n], all finite, in bytes."""
+    n = len(c)
+    if form == AS_FP32:
+        words = data.view(np.float32)
+        for i in range(n):
+            c[i] = words[i]
         return
-    half = np.empty(RUN, np.uint16)
-    bits = c.view(np.uint32)
+    half = data.view(np.uint16)
     if form == AS_BF16:
         for i in range(n):
-            c[i] = min(max(x[i], -_BF16_MOST), _BF16_MOST)
-        for i in range(n):
-            word = bits[i]
-            raw[i] = np.uint32(word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1)))
-        for i in range(n):
-            half[i] = np.uint16(raw[i] >> np.uint32(16))
-            bits[i] = raw[i] & np.uint32(0xFFFF0000)
+            c[i] = from_bits(np.uint32(np.uint32(half[i]) << np.uint32(16)))
     else:
         for i in range(n):
-            c[i] = min(max(x[i], -_FP16_MOST), _FP16_MOST)
-        _to_half(c, raw, half)
-        widen(half[:n], AS_FP16, c)
-    _copy_bytes(half[:n].view(np.uint8), data)
-
-
-@njit(cache=True, nogil=True)
-def _to_half(x: Any, raw: Any, half: Any) -> None:
-    """fp16 bits of fp32 numbers of at most 65504, ties to even."""
-    bits = x.view(np.uint32)
-    denormal = raw.view(np.float32)
-    n = len(x)
-    for i in range(n):
-        # In 0.5 + |x| the last place is 2^-24, that of fp16's denormal numbers.
-        denormal[i] = abs(x[i]) + _HALF
-    for i in range(n):
-        size = bits[i] & np.uint32(0x7FFFFFFF)
-        small = raw[i] - np.uint32(0x3F000000)
-        rounded = size + np.uint32(0xFFF) + ((size >> np.uint32(13)) & np.uint32(1))
-        normal = (rounded - np.uint32(112 << 23)) >> np.uint32(13)
-        chosen = small if size < np.uint32(113 << 23) else normal
-        half[i] = np.uint16(chosen | ((bits[i] >> np.uint32(16)) & np.uint32(0x8000)))
-
-
-@njit(cache=True, nogil=True)
-def widen(half: Any, form: int, c: Any) -> None:
-    """fp32 of bf16 or fp16 bits that are finite."""
-    bits = c.view(np.uint32)
-    n = len(half)
-    if form == AS_BF16:
-        for i in range(n):
-            bits[i] = np.uint32(half[i]) << np.uint32(16)
-    else:
-        for i in range(n):
-            bits[i] = (np.uint32(half[i]) & np.uint32(0x7FFF)) << np.uint32(13)
-        for i in range(n):
-            c[i] = c[i] * np.float32(2.0**112)
-        for i in range(n):
-            bits[i] = bits[i] | ((np.uint32(half[i]) & np.uint32(0x8000)) << np.uint32(16))
-
-
-@njit(cache=True, nogil=True)
-def _copy_bytes(source: Any, out: Any) -> None:
-    for i in range(len(source)):
-        out[i] = source[i]
+            word = np.uint32(half[i])
+            size = from_bits(np.uint32((word & np.uint32(0x7FFF)) << np.uint32(13))) * _HALF_SCALE
+            c[i] = from_bits(np.uint32(to_bits(size) | ((word & np.uint32(0x8000)) << np.uint32(16))))

@@ -25,7 +25,9 @@ def counter_key(plan: SectionPlan, key: Key, *, rounding: bool) -> tuple[np.uint
 
 
 def draw(plan: SectionPlan, key: Key, dtype: type[np.integer]) -> np.ndarray:
-    """The ascending positions that random-k draws, the same at all sites."""
+    """The ascending positions that random-k draws, the same at all sites; or all, where all travel."""
+    if plan.count == plan.numel:
+        return np.arange(plan.count, dtype=dtype)
     first, second = counter_key(plan, key, rounding=False)
     starts, sizes, keeps = plan.scopes()
     outs = np.cumsum(keeps) - keeps

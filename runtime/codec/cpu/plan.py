@@ -55,13 +55,13 @@ class SectionPlan:
 
     @property
     def sparse(self) -> bool:
-        """Whether only some of the elements travel."""
-        return self.count < self.numel
+        """Whether values are gathered from the elements: only some travel, or they lie in several spans."""
+        return self.count < self.numel or len(self.section.spans) > 1
 
     @property
     def drawn(self) -> bool:
-        """Whether positions are drawn and do not travel."""
-        return self.sparse and isinstance(self.section.select, RandomK)
+        """Whether positions are known before any data and do not travel: drawn, or all."""
+        return self.sparse and (isinstance(self.section.select, RandomK) or self.count == self.numel)
 
     @property
     def whole(self) -> bool:
@@ -101,8 +101,8 @@ def make_plan(sections: Sequence[Section]) -> tuple[SectionPlan, ...]:
     for number, section in enumerate(sections):
         numel, how, keep = section.numel, section.quantize, 1
         count = kept_in_section(section.select, numel)
-        sparse = count < numel
-        low, upper = position_bits(numel, count) if sparse and section.select.kind == "topk" else (0, 0)
+        some = count < numel
+        low, upper = position_bits(numel, count) if some and section.select.kind == "topk" else (0, 0)
         low_at = at
         high_at = low_at + packed_bytes(count, low)
         scales_at = high_at + packed_bytes(upper, 1)
@@ -110,7 +110,7 @@ def make_plan(sections: Sequence[Section]) -> tuple[SectionPlan, ...]:
         at = values_at + packed_bytes(count, how.bits)
         group, chosen = getattr(how, "group", 1), section.select
         block = 0
-        if sparse and not isinstance(chosen, Dense) and isinstance(chosen.scope, int):
+        if some and not isinstance(chosen, Dense) and isinstance(chosen.scope, int):
             block, keep = chosen.scope, kept(chosen.scope, chosen.ratio)
         spans = np.array(section.spans, np.int64).reshape(-1, 2)
         ends = np.cumsum(spans[:, 1] - spans[:, 0])
@@ -129,5 +129,5 @@ def make_plan(sections: Sequence[Section]) -> tuple[SectionPlan, ...]:
                 shifts=spans[:, 1] - ends,
             )
         )  # fmt: skip
-        kept_at += count if sparse else 0
+        kept_at += count if out[-1].sparse else 0
     return tuple(out)

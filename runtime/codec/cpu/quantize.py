@@ -52,7 +52,7 @@ def write_values(
     n = len(x)
     if form <= AS_FP16:
         size = BITS[form] // 8
-        cast(x, form, dither, c, data[size * begin : size * (begin + n)])
+        cast(x, form, c, data[size * begin : size * (begin + n)])
         return
     if stochastic:
         counter_bits(first, second, begin, dither[:n])

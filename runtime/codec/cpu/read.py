@@ -65,14 +65,14 @@ def values_are_right(data: Any, form: int, begin: int, end: int) -> bool:
 def _finite(part: Any, form: int) -> bool:
     bad = 0
     if form == AS_FP32:
-        for i in range(3, len(part), 4):
-            bad |= (part[i] & 0x7F) == 0x7F and part[i - 1] >= 0x80
-    elif form == AS_BF16:
-        for i in range(1, len(part), 2):
-            bad |= (part[i] & 0x7F) == 0x7F and part[i - 1] >= 0x80
-    else:
-        for i in range(1, len(part), 2):
-            bad |= (part[i] & 0x7C) == 0x7C
+        words = part.view(np.uint32)
+        for i in range(len(words)):
+            bad |= (words[i] & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
+        return bad == 0
+    half = part.view(np.uint16)
+    exponent = np.uint16(0x7F80) if form == AS_BF16 else np.uint16(0x7C00)
+    for i in range(len(half)):
+        bad |= (half[i] & exponent) == exponent
     return bad == 0
 
 
@@ -80,7 +80,8 @@ def _finite(part: Any, form: int) -> bool:
 def read_values(scales: Any, data: Any, form: int, width: int, begin: int, end: int, c: Any) -> None:
     """Values number `begin` to `end` of a section, fp32, into c [end - begin]."""
     if form <= AS_FP16:
-        _read_casts(data, form, begin, end, c)
+        size = BITS[form] // 8
+        widen(data[size * begin : size * end], form, c[: end - begin])
         return
     levels = np.empty(RUN, np.uint8)
     scale = np.empty(RUN, np.float32)
@@ -125,25 +126,6 @@ def _unpack(data: Any, bits: int, at: int, n: int, levels: Any) -> None:
     for i in range(begun, n):
         bit = (at + i) * bits
         levels[i] = (data[bit >> 3] >> np.uint8(bit & 7)) & mask
-
-
-@njit(cache=True, nogil=True)
-def _read_casts(data: Any, form: int, begin: int, end: int, c: Any) -> None:
-    size = BITS[form] // 8
-    part = data[size * begin : size * end]
-    if form == AS_FP32:
-        raw = c.view(np.uint8)
-        for i in range(len(part)):
-            raw[i] = part[i]
-        return
-    half = np.empty(RUN, np.uint16)
-    raw = half.view(np.uint8)
-    for at in range(0, end - begin, RUN):
-        n = min(RUN, end - begin - at)
-        source = part[2 * at : 2 * (at + n)]
-        for i in range(2 * n):
-            raw[i] = source[i]
-        widen(half[:n], form, c[at : at + n])
 
 
 @njit(cache=True, nogil=True)
