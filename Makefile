@@ -17,7 +17,7 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/pip install --disable-pip-version-check -c constraints.txt -e ".[torch,jax,docs,dev]" \
+	@$(VENV)/bin/pip install --disable-pip-version-check -c constraints.txt -e ".[torch,jax,kernels,docs,dev]" \
 		> $(VENV)/setup.log 2>&1 || { cat $(VENV)/setup.log; exit 1; }
 	@touch $@
 

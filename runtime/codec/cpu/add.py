@@ -69,42 +69,38 @@ def add(values: Any, kind: int, weight: Any, residual: Any, has_residual: bool, 
     return weigh(values, kind, weight, residual, has_residual, u[: len(values)])
 
 
-def single(values: Any, kind: int, room: Any) -> Any:
-    """A block's values as fp32: themselves, or halves widened into `room`."""
+def single(values: Any, at: int, n: int, kind: int, room: Any) -> Any:
+    """values[at : at + n] as fp32: an array and where they begin in it; halves are widened into `room`."""
 
 
 @overload(single)
-def _single(values: Any, kind: Any, room: Any) -> Any:
+def _single(values: Any, at: Any, n: Any, kind: Any, room: Any) -> Any:
     if values.dtype == types.float32:
 
-        def same(values: Any, kind: Any, room: Any) -> Any:
-            return values
+        def same(values: Any, at: Any, n: Any, kind: Any, room: Any) -> Any:
+            return values, at
 
         return same
 
-    def widened(values: Any, kind: Any, room: Any) -> Any:
-        add(values, kind, np.float32(1.0), room, False, room)
-        return room[: len(values)]
+    def widened(values: Any, at: Any, n: Any, kind: Any, room: Any) -> Any:
+        add(values[at : at + n], kind, np.float32(1.0), room, False, room)
+        return room, 0
 
     return widened
 
 
 @njit(cache=True, nogil=True)
-def add_into(values: Any, weight: Any, residual: Any, adds: bool) -> bool:
-    """residual <- weight * values (+ residual, if `adds`): what `add_lanes` does, for a few fp32 elements.
-
-    Returns False, and changes nothing, if a result is not finite.
-    """
-    n = len(residual)
+def add_few(values: Any, begin: int, weight: Any, residual: Any, at: int, n: int, adds: bool) -> bool:
+    """What `add_lanes` does, for n fp32 elements: False, and nothing changes, if a result is not finite."""
     for i in range(n):
-        total = np.float32(values[i] * weight)
+        total = np.float32(values[begin + i] * weight)
         if adds:
-            total = total + residual[i]
+            total = total + residual[at + i]
         if to_bits(total) & NOT_FINITE == NOT_FINITE:
             return False
     for i in range(n):
-        total = np.float32(values[i] * weight)
-        residual[i] = total + residual[i] if adds else total
+        total = np.float32(values[begin + i] * weight)
+        residual[at + i] = total + residual[at + i] if adds else total
     return True
 
 
@@ -113,13 +109,13 @@ def add_all(values: Any, kind: int, weight: Any, residual: Any, adds: bool) -> i
     """residual <- u until some is not finite; returns how many elements were written."""
     room = np.empty(BLOCK, np.float32)
     for at in range(0, len(values), BLOCK):
-        part = residual[at : at + BLOCK]
-        given = single(values[at : at + BLOCK], kind, room)
-        whole = len(part) // LANES * LANES
-        for begin in range(0, whole, LANES):
-            if add_lanes(given, begin, weight, part, begin, adds) != 0:
-                return at + begin
-        if whole < len(part) and not add_into(given[whole:], weight, part[whole:], adds):
+        n = min(BLOCK, len(values) - at)
+        given, begin = single(values, at, n, kind, room)
+        whole = n // LANES * LANES
+        for i in range(0, whole, LANES):
+            if add_lanes(given, begin + i, weight, residual, at + i, adds) != 0:
+                return at + i
+        if not add_few(given, begin + whole, weight, residual, at + whole, n - whole, adds):
             return at + whole
     return len(values)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from geosim.policy.maths import Key
 from geosim.policy.maths.counter import POSITIONS, ROUNDING
-from runtime.codec.cpu import select
+from runtime.codec.cpu import counter
 from runtime.codec.cpu.plan import SectionPlan
 from runtime.codec.cpu.workers import run, shares, threads
 
@@ -33,7 +33,7 @@ def draw(plan: SectionPlan, key: Key, dtype: type[np.integer]) -> np.ndarray:
     outs = np.cumsum(keeps) - keeps
     found = np.empty(plan.count, dtype)
     run([
-        partial(select.draw_scopes, first, second, starts[at], sizes[at], keeps[at], outs[at], found)
+        partial(counter.draw_scopes, first, second, starts[at], sizes[at], keeps[at], outs[at], found)
         for at in shares(sizes.tolist(), threads())
     ])  # fmt: skip
     return found

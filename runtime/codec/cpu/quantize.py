@@ -7,9 +7,9 @@ from numba import njit
 
 from geosim.policy.maths.quantize import FP32_MAX, TINY
 from runtime.codec.cpu.casts import cast
+from runtime.codec.cpu.counter import counter_bits
 from runtime.codec.cpu.forms import AS_E3M0, AS_FP16, AS_INT2, AS_INT8, AS_SIGN, BITS, LIMIT, TOP
 from runtime.codec.cpu.lowlevel import from_bits, to_bits
-from runtime.codec.cpu.select import counter_bits
 
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 _TINY = np.float32(TINY)

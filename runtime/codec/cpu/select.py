@@ -1,17 +1,19 @@
-"""Exact top-k and random-k: of many small scopes one by one, of a large one by ranges."""
+"""Exact top-k: of many small scopes one by one, of a large one by ranges."""
 
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from runtime.codec.cpu.add import BLOCK, MAGNITUDE, add, add_into, single
-from runtime.codec.cpu.lowlevel import LANES, add_lanes, raise_lanes, reach, trailing_zeros
-from runtime.codec.cpu.rank import ALL_BITS, gather_reaching, keep_largest, padded, threshold_of
+from runtime.codec.cpu.add import BLOCK, MAGNITUDE, add, add_few, single
+from runtime.codec.cpu.lowlevel import LANES, add_lanes, prefetch, raise_lanes, reach, trailing_zeros
+from runtime.codec.cpu.rank import keep_largest, padded, threshold_of
 
 _LEAST_LANES = 64
 _LANES_PER_KEPT = 4
 _ONE = np.uint64(1)
+_SAME = np.float32(1)
+_AHEAD = 1 << 15
 LINE = 16
 SAMPLED = 8192
 
@@ -61,51 +63,103 @@ def select_scopes(
     top = np.empty(most // 4 + _LEAST_LANES, np.uint32)
     found = np.empty(padded(most), found_out.dtype)
     words = np.empty(padded(most), np.uint32)
+    bits = residual.view(np.uint32)
     for scope in range(len(starts)):
-        size, keep, out = sizes[scope], keeps[scope], outs[scope]
-        part = residual[starts[scope] : starts[scope] + size]
-        given = values[starts[scope] : starts[scope] + size]
+        start, size, keep, out = starts[scope], sizes[scope], keeps[scope], outs[scope]
         lanes = lanes_for(size, keep)
         top[:lanes] = 0
-        bits = part.view(np.uint32)
         for at in range(0, size, BLOCK):
-            fresh = single(given[at : at + BLOCK], kind, room)
-            done = _add_and_raise(fresh, weight, part[at : at + BLOCK], has_residual, top, lanes, at)
-            if done < len(fresh):
+            n = min(BLOCK, size - at)
+            given, begin = single(values, start + at, n, kind, room)
+            done = _add_and_raise(given, begin, weight, residual, start + at, n, has_residual, top, lanes, at)
+            if done < n:
                 return scope, at + done
         least = threshold_of(top, lanes, MAGNITUDE, keep) if lanes else np.uint32(0)
         # Of those that equal a lower bound no more can be kept than are to be kept.
-        n = gather_reaching(bits, MAGNITUDE, least, keep, bases[scope], 0, found, words)
+        n = _gather_scope(bits, start, size, least, keep, bases[scope], found, words, values, residual)
         end = out + keep
         keep_largest(found, words, n, MAGNITUDE, keep, found_out[out:end], words_out[out:end])
-        if decay != np.float32(1.0):
-            for i in range(size):
-                part[i] = part[i] * decay
+        if decay != _SAME:
+            for i in range(np.uint64(start), np.uint64(start + size)):
+                residual[i] = residual[i] * decay
     return len(starts), 0
 
 
 @njit(cache=True, nogil=True)
-def _add_and_raise(values: Any, weight: Any, residual: Any, adds: bool, top: Any, lanes: int, at: int) -> int:
-    """residual <- u; top[l] <- the largest magnitude at positions that are l modulo `lanes` (0: none).
+def _add_and_raise(
+    values: Any,
+    begin: int,
+    weight: Any,
+    residual: Any,
+    start: int,
+    n: int,
+    adds: bool,
+    top: Any,
+    lanes: int,
+    at: int,
+) -> int:
+    """u of n elements into `residual`; top[l] <- the largest magnitude at positions l modulo `lanes`, if any.
 
-    `at` is the first one's position. Returns how many elements were written.
+    `begin`, `start`: their places in the arrays; `at`: that in the scope. Returns how many were written.
     """
-    n = len(residual)
     bits = residual.view(np.uint32)
     whole = n // LANES * LANES
-    for begin in range(0, whole, LANES):
-        if add_lanes(values, begin, weight, residual, begin, adds) != 0:
-            return begin
+    for i in range(0, whole, LANES):
+        if add_lanes(values, begin + i, weight, residual, start + i, adds) != 0:
+            return i
         if lanes > 0:
-            raise_lanes(top, (at + begin) & (lanes - 1), bits, begin, MAGNITUDE)
-    if whole < n:
-        if not add_into(values[whole:], weight, residual[whole:], adds):
-            return whole
-        if lanes > 0:
-            first = (at + whole) & (lanes - 1)
-            for i in range(n - whole):
-                top[first + i] = max(top[first + i], np.uint32(bits[whole + i] & MAGNITUDE))
+            raise_lanes(top, (at + i) & (lanes - 1), bits, start + i, MAGNITUDE)
+    if not add_few(values, begin + whole, weight, residual, start + whole, n - whole, adds):
+        return whole
+    if lanes > 0:
+        first = (at + whole) & (lanes - 1)
+        for i in range(n - whole):
+            top[first + i] = max(top[first + i], np.uint32(bits[start + whole + i] & MAGNITUDE))
     return n
+
+
+@njit(cache=True, nogil=True)
+def _gather_scope(
+    bits: Any,
+    start: int,
+    size: int,
+    least: Any,
+    tie_cap: int,
+    base: int,
+    found: Any,
+    words: Any,
+    values: Any,
+    residual: Any,
+) -> Any:
+    """`gather_reaching` of one scope; meanwhile memory is asked for the next, most often just behind it."""
+    ahead = size <= _AHEAD
+    bound = least
+    ties = 0
+    to = np.uint64(0)
+    whole = start + size // LANES * LANES
+    for at in range(start, whole, LANES):
+        if ahead:
+            for line in range(size, size + LANES, LINE):
+                prefetch(values, at + line)
+                prefetch(residual, at + line)
+        hits = reach(bits, at, MAGNITUDE, bound)
+        while hits != 0:
+            j = np.uint64(at) + trailing_zeros(hits)
+            hits &= hits - _ONE
+            word = bits[j]
+            if word & MAGNITUDE == least:
+                ties += 1
+                if ties == tie_cap:
+                    bound = np.uint32(least + np.uint32(1))
+            found[to] = np.uint64(base - start) + j
+            words[to] = word
+            to += _ONE
+    for i in range(whole, start + size):
+        if bits[i] & MAGNITUDE >= bound:
+            found[to] = base - start + i
+            words[to] = bits[i]
+            to += _ONE
+    return np.int64(to)
 
 
 @njit(cache=True, nogil=True)
@@ -171,14 +225,14 @@ def collect(
     bound = least if tie_cap > 0 else np.uint32(least + np.uint32(1))
     for at in range(0, n, BLOCK):
         size = min(BLOCK, n - at)
-        given = wide if written else single(values[at : at + size], kind, wide)
+        given, begin = (wide, 0) if written else single(values, at, size, kind, wide)
         whole = size // LANES * LANES
-        for begin in range(at, at + whole, LANES):
-            if not written and add_lanes(given, begin - at, weight, residual, begin, has_residual) != 0:
-                return np.int64(to), ties, begin
-            hits = reach(bits, begin, MAGNITUDE, bound)
+        for i in range(0, whole, LANES):
+            if not written and add_lanes(given, begin + i, weight, residual, at + i, has_residual) != 0:
+                return np.int64(to), ties, at + i
+            hits = reach(bits, at + i, MAGNITUDE, bound)
             while hits != 0:
-                j = np.uint64(begin) + trailing_zeros(hits)
+                j = np.uint64(at + i) + trailing_zeros(hits)
                 hits &= hits - _ONE
                 word = bits[j]
                 if word & MAGNITUDE == least:
@@ -188,65 +242,14 @@ def collect(
                 found[to] = np.uint64(base) + j
                 words[to] = word
                 to += _ONE
-        if whole < size:
-            rest = residual[at + whole : at + size]
-            if not written and not add_into(given[whole:], weight, rest, has_residual):
-                return np.int64(to), ties, at + whole
-            for i in range(at + whole, at + size):
-                if bits[i] & MAGNITUDE >= bound:
-                    found[to] = base + i
-                    words[to] = bits[i]
-                    to += _ONE
+        rest = at + whole
+        if not written and not add_few(
+            given, begin + whole, weight, residual, rest, size - whole, has_residual
+        ):
+            return np.int64(to), ties, rest
+        for j in range(rest, at + size):
+            if bits[j] & MAGNITUDE >= bound:
+                found[to] = base + j
+                words[to] = bits[j]
+                to += _ONE
     return np.int64(to), ties, n
-
-
-@njit(cache=True, nogil=True)
-def _mix(word: Any) -> Any:
-    word = np.uint32(word ^ (word >> np.uint32(16)))
-    word = np.uint32(word * np.uint32(0x21F0AAAD))
-    word = np.uint32(word ^ (word >> np.uint32(15)))
-    word = np.uint32(word * np.uint32(0xD35A2D97))
-    return np.uint32(word ^ (word >> np.uint32(15)))
-
-
-@njit(cache=True, nogil=True)
-def counter_bits(first: Any, second: Any, begin: int, out: Any) -> None:
-    """Bits of elements begin, begin + 1, ... under a key (`geosim.policy.maths.counter`)."""
-    for i in range(len(out)):
-        out[i] = _mix(_mix(np.uint32(np.uint32(begin + i) + first)) ^ second)
-
-
-@njit(cache=True, nogil=True)
-def draw_scopes(
-    first: Any, second: Any, starts: Any, sizes: Any, keeps: Any, outs: Any, found_out: Any
-) -> None:
-    """The positions of random-k: those with the largest counter bits in each scope of one section.
-
-    Args:
-        first, second: the section's key.
-        starts, sizes, keeps, outs: as `select_scopes`, `starts` counted from the section's start.
-        found_out: positions.
-    """
-    most = 0
-    for scope in range(len(starts)):
-        most = max(most, sizes[scope])
-    bits = np.empty(BLOCK, np.uint32)
-    found = np.empty(padded(most), found_out.dtype)
-    words = np.empty(padded(most), np.uint32)
-    for scope in range(len(starts)):
-        size, keep = sizes[scope], keeps[scope]
-        # So many are expected to reach the threshold; six deviations more than are kept.
-        wanted = keep + 6.0 * np.sqrt(keep) + 16.0
-        n = 0
-        while n < keep:
-            share = min(1.0, wanted / size)
-            least = np.uint32(0) if share == 1.0 else np.uint32((1.0 - share) * 2.0**32)
-            n = 0
-            for at in range(0, size, BLOCK):
-                part = bits[: min(BLOCK, size - at)]
-                counter_bits(first, second, starts[scope] + at, part)
-                n = gather_reaching(part, ALL_BITS, least, size + 1, starts[scope] + at, n, found, words)
-            wanted *= 2.0
-        out = outs[scope]
-        end = out + keep
-        keep_largest(found, words, n, ALL_BITS, keep, found_out[out:end], words[:keep])

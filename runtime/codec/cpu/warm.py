@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from runtime.codec.cpu import add, forms, positions, rank, read, select, write
+from runtime.codec.cpu import add, counter, forms, positions, rank, read, select, write
 
 _FEW = 8
 _done: set[tuple[int, type[np.integer]]] = set()
@@ -68,7 +68,7 @@ def warm(kind: int, dtype: type[np.integer]) -> None:
     select.select_scopes(
         values, kind, one, residual, True, one, index, size, size, index, index, found[:_FEW], words[:_FEW]
     )
-    select.draw_scopes(word, word, index, size, size, index, found[:_FEW])
+    counter.draw_scopes(word, word, index, size, size, index, found[:_FEW])
     rank.threshold_of(words, _FEW, rank.ALL_BITS, 1)
     rank.keep_above(found, words, _FEW, add.MAGNITUDE, rank.count_above(words, _FEW, rank.ALL_BITS, word), 0,
                     found, words)  # fmt: skip
