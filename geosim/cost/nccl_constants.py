@@ -56,12 +56,7 @@ LL_MAX: dict[str, tuple[float, float, float]] = {
     "blackwell": (282.0, 90.0, 70.0),
 }
 LL_MAX_ROW = {"intel": "volta", "other": "volta", "amd": "ampere"}
-RING_LL128_MAX = {
-    "volta": (20.0,) * 3,
-    "ampere": (20.0,) * 3,
-    "hopper": (36.7,) * 3,
-    "blackwell": (40.0,) * 3,
-}
+RING_LL128_MAX = {"volta": 20.0, "ampere": 20.0, "hopper": 36.7, "blackwell": 40.0}  # whatever the nodes
 TREE_LL128_MAX = {
     "volta": (20.0, 20.0, 20.0),
     "ampere": (20.0, 20.0, 20.0),
