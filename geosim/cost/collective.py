@@ -62,6 +62,21 @@ def ring_all_reduce(size_bytes: Number, ranks: int, hop: Hop) -> Number:
     return 2 * reduce_scatter(size_bytes, ranks, hop)
 
 
+def all_to_all(size_bytes: Number, nodes: int, per_node: int, fabric: Fabric) -> Number:
+    """Seconds until each rank has sent every other its n-th of `size_bytes`, first in the node, then across.
+
+    Nothing is reduced on the way: across nodes every rank has n - `per_node` parts to send.
+    """
+    ranks = nodes * per_node
+    inside, across = fabric.intra_node, fabric.inter_node or fabric.intra_node
+    part = size_bytes / ranks
+    near = part * ((per_node - 1) / inside.bandwidth_bytes_per_s) + (per_node - 1) * inside.latency_s
+    if nodes == 1:
+        return near
+    far = ranks - per_node
+    return near + part * (far / across.bandwidth_bytes_per_s) + far * across.latency_s
+
+
 def hierarchical_all_reduce(size_bytes: Number, nodes: int, per_node: int, fabric: Fabric) -> Number:
     """Seconds of an all-reduce over all accelerators of a site.
 

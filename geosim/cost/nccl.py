@@ -102,7 +102,9 @@ def _nvls(size: np.ndarray, cluster: Cluster, collective: Collective, rate: floa
     hops_s = (2 if collective == "all-reduce" else 1) / one_pass
     chunk, limits = float(c.NVLS_CHUNK_BYTES), c.NVLS_CHUNKS
     if cluster.nodes > 1:
-        hops_s += int(np.log2(cluster.nodes)) / cluster.net_rate("Simple")
+        net = cluster.net_rate("Simple")
+        hops_s += int(np.log2(cluster.nodes)) / net
+        rate = min(rate, net if cluster.nodes == 2 else net / 2)
         limits = c.NVLS_TREE_CHUNKS
         if cluster.nodes >= 4:
             chunk = float(c.NVLS_TREE_CHUNK_BYTES)
