@@ -87,7 +87,8 @@ def _tree(size: np.ndarray, cluster: Cluster, protocol: c.Protocol) -> np.ndarra
     if cluster.nodes > 1:
         rate = min(rate, net if cluster.nodes == 2 else net / 2)
         hops_s += int(np.log2(cluster.nodes)) / net  # 2 log2(nodes) hops of half the bytes
-    rate = tuner.tree_share(2 * rate, cluster, protocol) / 2
+    most = cluster.graph_channels * c.TREE_MAX[cluster.architecture][cluster.column] * c.GB
+    rate = tuner.tree_share(min(2 * rate, most), cluster, protocol) / 2
     if protocol == "Simple":
         return _pipeline(size, cluster.channels * cluster.step_bytes(protocol), hops_s, rate)
     table = c.TREE_CORRECTION[protocol]

@@ -43,6 +43,11 @@ class Cluster:
         for field in ("nodes", "per_node"):
             if getattr(self, field) < 1:
                 raise UsageError(f"{field}: {getattr(self, field)} must be 1 or more")
+        for field in ("node_latency_s", "net_latency_s"):
+            if not getattr(self, field) >= 0:
+                raise UsageError(f"{field}: {getattr(self, field)} must be 0 or more")
+        if not self.buffer_bytes > 0:
+            raise UsageError(f"buffer_bytes: {self.buffer_bytes} must be above 0")
         if self.per_node > 1 and not self.nvlink_bytes_per_s > 0:
             raise UsageError(f"nvlink_bytes_per_s: {self.nvlink_bytes_per_s} must be above 0")
         if self.nodes > 1 and not (self.nics >= 1 and self.nic_bytes_per_s > 0):

@@ -11,6 +11,7 @@ import numpy as np
 
 from geosim.cost import nccl_constants as c
 from geosim.cost.nccl_cluster import Cluster
+from geosim.errors import UsageError
 
 Collective = Literal["all-reduce", "all-gather", "reduce-scatter"]
 Pick = tuple[c.Algorithm, c.Protocol]
@@ -22,7 +23,11 @@ def steps(collective: Collective, ranks: int) -> int:
 
 
 def options(cluster: Cluster, collective: Collective = "all-reduce") -> tuple[Pick, ...]:
-    """Algorithms and protocols that a cluster can run and allows."""
+    """Algorithms and protocols that a cluster can run and allows.
+
+    Raises:
+        UsageError: if none is left.
+    """
     nvls = c.NVLS_EFFICIENCY[cluster.architecture] > 0 and cluster.per_node > 1 and cluster.heads > 1
     reduces = collective == "all-reduce"
     can = {
@@ -32,13 +37,19 @@ def options(cluster: Cluster, collective: Collective = "all-reduce") -> tuple[Pi
         "nvls-tree": nvls and cluster.nodes > 1 and reduces,
         "pat": not reduces and cluster.per_node == 1,
     }
-    return tuple(
+    left = tuple(
         (a, p)
         for a in cluster.algorithms
         if can[a]
         for p in cluster.protocols
         if a in ("ring", "tree") or p == "Simple"
     )
+    if not left:
+        raise UsageError(
+            f"algorithms: {', '.join(cluster.algorithms)} with {', '.join(cluster.protocols)}: none can run"
+            f" an {collective} here: add 'ring'"
+        )
+    return left
 
 
 def latency(cluster: Cluster, pick: Pick, collective: Collective = "all-reduce") -> float:
