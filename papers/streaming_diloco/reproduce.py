@@ -16,7 +16,7 @@ from geosim.params import ParamSpec, ParamTable
 from geosim.policy import E3M0, Blocking, Cast, Codec, Layout, Local, Streaming, SyncPolicy, make_layout
 from papers.tables import rows
 
-_DATA = Path(__file__).parent / "required_bandwidth.csv"
+DATA = Path(__file__).parent / "required_bandwidth.csv"
 GRID_GBIT = np.logspace(-1, 3, 50)
 TARGETS = (50, 80, 90, 95, 99)
 _PARAMETERS = {"1B": 1e9, "10B": 1e10, "100B": 1e11}
@@ -60,15 +60,20 @@ def curve(row: dict[str, str], late_steps: int = 0) -> np.ndarray:
     return utilization(make_graph(layout, step_s), layout, GRID_GBIT * 1e9 / 8)
 
 
+def required(reached: np.ndarray, target: float) -> int:
+    """The last place of the grid with which a target in per cent is not yet reached."""
+    return int(np.flatnonzero(reached < target / 100).max())
+
+
 def cells(late_steps: int = 0) -> list[Cell]:
     """The whole table."""
     out = []
-    for row in rows(_DATA):
+    for row in rows(DATA):
         reached = curve(row, late_steps)
         for target in TARGETS:
             published = float(row[f"cu{target}"])
             there = int(np.argmin(np.abs(np.log(GRID_GBIT / published))))
-            here = int(np.flatnonzero(reached < target / 100).max())
+            here = required(reached, target)
             ours = float(GRID_GBIT[here])
             out.append(Cell(row["model"], row["method"], target, published, ours, here - there))
     return out
