@@ -147,12 +147,15 @@ def test_tensors_outside_the_layers_count_to_the_first_and_groups_may_split_a_la
         ParamSpec("blocks.{layer}.a", (300,), "bf16", 0, 3),
         ParamSpec("blocks.{layer}.b", (100,), "bf16", 0, 3),
     )
-    policy = SyncPolicy(codec=BF16, groups=(Group(share=0.7, overlap=Delayed()),))
-    layout = make_layout(ParamTable(specs), policy, 1)
-    graph = make_graph(layout, 1.0)
-    assert graph.reduce_bytes.sum(axis=0).tolist() == [1800, 800, 800]
-    assert (graph.reduce_bytes > 0).all(axis=0).any()
-    assert cycle_time(graph, layout, 1e5)[0] == pytest.approx(naive_cycle(layout, graph, 1e5, 0.0))
+    for overlap in (Delayed(), Blocking()):
+        policy = SyncPolicy(codec=BF16, groups=(Group(share=0.7, overlap=overlap),))
+        layout = make_layout(ParamTable(specs), policy, 1)
+        graph = make_graph(layout, 1.0)
+        assert graph.reduce_bytes.sum(axis=0).tolist() == [1800, 800, 800]
+        assert (graph.reduce_bytes > 0).all(axis=0).any()
+        for rate in (2e3, 1e5):
+            naive = naive_cycle(layout, graph, rate, 0.0)
+            assert cycle_time(graph, layout, rate)[0] == pytest.approx(naive)
 
 
 def test_bad_input_says_what_would_be_right():

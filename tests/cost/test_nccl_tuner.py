@@ -1,5 +1,7 @@
 """NCCL's tuner, by hand from its formulas, and what sites make of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,19 @@ def test_bus_bandwidths_by_hand(cluster, pick, bus):
     n = cluster.ranks
     got = bandwidth(cluster, pick) * nccl.bus_factor("all-reduce", n) / 1e9
     assert got == pytest.approx(bus, rel=0.01 if cluster is not PAIR else 0.045)
+
+
+def test_a_plugin_adds_its_latency_once_a_hop_and_once_more_for_simples_flush():
+    far = replace(PAIR, net_latency_s=7e-6)
+    added = [latency(far, ("tree", p)) - latency(PAIR, ("tree", p)) for p in ("LL", "LL128", "Simple")]
+    assert added == pytest.approx([14e-6, 14e-6, 28e-6])
+
+
+@pytest.mark.parametrize(("nodes", "rounds"), [(2, 1), (4, 2), (9, 2)])
+def test_a_tree_sends_all_bytes_once_between_two_nodes_and_twice_between_more(nodes, rounds):
+    slow = Cluster("hopper", nodes, 8, 4.5e11, 8, 1e9)
+    one, two = nccl.time_of(np.array([1e11, 2e11]), slow, ("tree", "Simple"))
+    assert two - one == pytest.approx(1e11 * rounds / (8 * 0.96e9 * 0.92))
 
 
 def test_a_tree_is_corrected_by_its_size_and_a_ring_has_a_plateau():
