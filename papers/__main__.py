@@ -1,6 +1,8 @@
 """Hold every claim against this code and print one table: `python -m papers`, or `make papers`.
 
-Exit status 1 if a claim that is marked as reproduced fails, or one marked as not reproduced suddenly holds.
+A source is a folder with a `claims.toml` and a `reproduce.py`, whose `reproduce()` returns a value for every
+claim and for every `{name}` in a reason: what a counter-run found. Exit status 1 if a claim that is marked as
+reproduced fails, or one marked as not reproduced suddenly holds.
 """
 
 import importlib
@@ -36,6 +38,18 @@ class Claim:
             return ours <= self.value
         return abs(ours - self.value) <= self.tolerance * abs(self.value)
 
+    def error(self, ours: float) -> str:
+        """How far ours is from what is published: relative, or in the unit from 0; empty for a kept bound."""
+        if self.relation != "about" and self.holds(ours):
+            return ""
+        off = ours - self.value
+        return f"{100 * off / abs(self.value):+.1f} %" if self.value else f"{off:+.3g} {self.unit}"
+
+
+def folders() -> list[Path]:
+    """The folders of all sources."""
+    return sorted(path.parent for path in _FOLDER.glob("*/claims.toml"))
+
 
 def read_claims(folder: Path) -> list[Claim]:
     """The claims of one source."""
@@ -46,10 +60,10 @@ def read_claims(folder: Path) -> list[Claim]:
 def main() -> int:
     """Check all sources."""
     table = Table(box=None, pad_edge=False)
-    for head in ("claim", "", "published", "ours", "verdict"):
+    for head in ("claim", "", "published", "ours", "error", "verdict"):
         table.add_column(head, justify="left" if head in ("claim", "", "verdict") else "right")
     reasons, wrong = [], 0
-    for folder in sorted(path.parent for path in _FOLDER.glob("*/claims.toml")):
+    for folder in folders():
         found = importlib.import_module(f"papers.{folder.name}.reproduce").reproduce()
         for claim in read_claims(folder):
             ours = found[claim.id]
@@ -60,10 +74,11 @@ def main() -> int:
             published = (
                 f"{'' if claim.relation == 'about' else claim.relation + ' '}{claim.value:g} {claim.unit}"
             )
-            table.add_row(claim.id, claim.text, published, f"{ours:.4g} {claim.unit}", verdict)
+            found_here = f"{ours:.4g} {claim.unit}"
+            table.add_row(claim.id, claim.text, published, found_here, claim.error(ours), verdict)
             if claim.reason:
-                reasons.append(f"{claim.id}: {claim.reason}")
-    console = Console(width=max(100, Console().width), highlight=False)
+                reasons.append(f"{claim.id}: {claim.reason.format_map(found)}")
+    console = Console(width=max(120, Console().width), highlight=False)
     console.print(table)
     console.print("\n" + "\n".join(reasons))
     return 1 if wrong else 0

@@ -100,7 +100,7 @@ def colocated_step(scenario: Scenario, calibration: Calibration) -> float:
     shown = calibration.site_collective_s
     if shown is None:
         buckets = _buckets(work)
-        durations = collective.hierarchical_all_reduce(buckets.sizes, nodes, per_node, room.fabric)
+        durations = collective.site_all_reduce(buckets.sizes, room.model_copy(update={"nodes": nodes}))
         shown = exposed(buckets, durations, calibration.backward_share * step) if scenario.ranks > 1 else 0.0
     return step + shown + max(site.update_s for site in sites)
 

@@ -1,16 +1,50 @@
-"""Collectives inside a site: ring algorithms over the tiers of a fabric. Bytes in, seconds out.
+"""Collectives inside a site. Bytes in, seconds out; every function takes bytes as a float or an array.
 
-Every function takes bytes as a float or an array. n ranks of a ring move (n - 1) / n of the bytes in n - 1
-phases (Patarasuk and Yuan, JPDC 2009); a phase costs the tier's latency.
+Sites of accelerators that NVLink joins run NCCL (`geosim.cost.nccl`), under whichever algorithm and protocol
+is fastest. All others run plain rings over the tiers of their fabric: n ranks move (n - 1) / n of the bytes
+in n - 1 phases (Patarasuk and Yuan, JPDC 2009); a phase costs the tier's latency.
 """
 
 from typing import TypeVar
 
 import numpy as np
 
+from geosim.cost import nccl
+from geosim.cost.nccl_constants import Architecture
 from geosim.scenario import Fabric, Hop, Site
 
 Number = TypeVar("Number", float, np.ndarray)
+
+# Accelerators with NVLink, by how their names begin.
+_NVLINK: dict[str, Architecture] = {
+    "V100": "volta",
+    "A100": "ampere",
+    "A800": "ampere",
+    "H100": "hopper",
+    "H200": "hopper",
+    "H800": "hopper",
+    "H20": "hopper",
+    "B200": "blackwell",
+}
+
+
+def site_cluster(site: Site) -> nccl.Cluster | None:
+    """A site as NCCL sees it, a NIC an accelerator; None where it does not run over NVLink."""
+    name = site.accelerator.name
+    architecture = next((kind for start, kind in _NVLINK.items() if name.startswith(start)), None)
+    if architecture is None:
+        return None
+    inside, across = site.fabric.intra_node, site.fabric.inter_node or site.fabric.intra_node
+    return nccl.Cluster(
+        architecture=architecture,
+        nodes=site.nodes,
+        per_node=site.accelerators_per_node,
+        nvlink_bytes_per_s=inside.bandwidth_bytes_per_s,
+        nics=site.accelerators_per_node,
+        nic_bytes_per_s=across.bandwidth_bytes_per_s,
+        node_latency_s=inside.latency_s,
+        net_latency_s=across.latency_s,
+    )
 
 
 def reduce_scatter(size_bytes: Number, ranks: int, hop: Hop) -> Number:
@@ -26,6 +60,21 @@ def all_gather(size_bytes: Number, ranks: int, hop: Hop) -> Number:
 def ring_all_reduce(size_bytes: Number, ranks: int, hop: Hop) -> Number:
     """Seconds of a reduce-scatter and an all-gather."""
     return 2 * reduce_scatter(size_bytes, ranks, hop)
+
+
+def all_to_all(size_bytes: Number, nodes: int, per_node: int, fabric: Fabric) -> Number:
+    """Seconds until each rank has sent every other its n-th of `size_bytes`, first in the node, then across.
+
+    Nothing is reduced on the way: across nodes every rank has n - `per_node` parts to send.
+    """
+    ranks = nodes * per_node
+    inside, across = fabric.intra_node, fabric.inter_node or fabric.intra_node
+    part = size_bytes / ranks
+    near = part * ((per_node - 1) / inside.bandwidth_bytes_per_s) + (per_node - 1) * inside.latency_s
+    if nodes == 1:
+        return near
+    far = ranks - per_node
+    return near + part * (far / across.bandwidth_bytes_per_s) + far * across.latency_s
 
 
 def hierarchical_all_reduce(size_bytes: Number, nodes: int, per_node: int, fabric: Fabric) -> Number:
@@ -50,6 +99,9 @@ def hierarchical_all_gather(size_bytes: Number, nodes: int, per_node: int, fabri
 
 def site_all_reduce(size_bytes: Number, site: Site) -> Number:
     """Seconds of an all-reduce over one site."""
+    cluster = site_cluster(site)
+    if cluster is not None:
+        return _like(size_bytes, nccl.best(np.asarray(size_bytes), cluster))
     return hierarchical_all_reduce(size_bytes, site.nodes, site.accelerators_per_node, site.fabric)
 
 
@@ -66,7 +118,15 @@ def site_all_gather(size_bytes: Number, site: Site, shards: int) -> Number:
             site.fabric.inter_node if site.nodes > 1 and site.fabric.inter_node else site.fabric.intra_node
         )
         return size_bytes / slowest.bandwidth_bytes_per_s + (site.ranks - 1) * slowest.latency_s
+    cluster = site_cluster(site)
+    if cluster is not None:
+        return _like(size_bytes, nccl.best(np.asarray(size_bytes), cluster, "all-gather"))
     return hierarchical_all_gather(size_bytes, site.nodes, site.accelerators_per_node, site.fabric)
+
+
+def _like(size_bytes: Number, seconds: np.ndarray) -> Number:
+    """Seconds as a float where the bytes were one."""
+    return seconds if isinstance(size_bytes, np.ndarray) else float(seconds)
 
 
 def site_flag(site: Site) -> float:

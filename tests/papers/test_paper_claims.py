@@ -10,7 +10,8 @@ import pytest
 import papers.__main__ as command
 from papers.field_report_a import reproduce
 
-FOLDERS = sorted(path.parent for path in Path(command.__file__).parent.glob("*/claims.toml"))
+FOLDERS = command.folders()
+FIELD_REPORT = Path(reproduce.__file__).parent
 
 
 def test_every_claim_is_printed_and_stands_as_marked() -> None:
@@ -44,10 +45,19 @@ def test_when_a_claim_holds(made: command.Claim, yes: list[float], no: list[floa
     assert not any(made.holds(ours) for ours in no)
 
 
+def test_an_error_is_relative_unless_nothing_is_published_and_a_kept_bound_has_none() -> None:
+    assert claim("at most", 2.0).error(1.0) == ""
+    assert claim("at most", 2.0).error(3.0) == "+50.0 %"
+    assert claim("about", 500.0).error(475.0) == "-5.0 %"
+    assert claim("about", 0.0).error(0.25) == "+0.25 %"
+    assert claim("about", -2.0).error(-1.0) == "+50.0 %"
+
+
 @pytest.mark.parametrize("status", ["reproduced", "not reproduced"])
 def test_a_claim_unlike_its_mark_fails_the_command(monkeypatch, capsys, status: str) -> None:
     """Both ways: one that is marked as reproduced and fails, and one that suddenly holds."""
-    rows = command.read_claims(FOLDERS[0])
+    rows = command.read_claims(FIELD_REPORT)
+    monkeypatch.setattr(command, "folders", lambda: [FIELD_REPORT])
     ours = {c.id: c.value for c in rows}
     monkeypatch.setattr(reproduce, "reproduce", lambda: ours)
     marked = [dataclasses.replace(c, status="reproduced") for c in rows]

@@ -1,0 +1,1 @@
+"""NCCL: its tuner's constants, published bus bandwidths, an all-reduce size sweep."""
