@@ -187,7 +187,8 @@ def test_chain_hash_sees_every_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numel", "positions"), [(128, [*range(7), *range(64, 69)]), (80, [*range(5), 64, 65, 66])]
+    ("numel", "positions"),
+    [(128, [*range(7), *range(64, 69)]), (80, [*range(5), 64, 65, 66]), (80, [*range(7), 64])],
 )
 def test_a_block_with_a_wrong_number_of_positions_is_refused(
     codec_class, numel: int, positions: list[int]

@@ -1,0 +1,79 @@
+"""One CPU codec that several threads use at once, as the exchange does while the next window is encoded."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import fuzz
+import pytest
+import torch
+
+from geosim.params import table
+from geosim.policy import Codec, Feedback, Integer, RandomK, SyncPolicy, TopK, make_layout
+from runtime.codec.cpu import CpuCodec
+from runtime.codec.reference import ReferenceCodec
+
+CODECS = {
+    "topk": Codec(select=TopK(ratio=0.05), quantize=Integer(group=9), residual=Feedback(decay=0.9)),
+    "blocks": Codec(select=TopK(ratio=0.05, scope=100), quantize=Integer(kind="int2"), residual=Feedback()),
+    "randomk": Codec(select=RandomK(ratio=0.05), quantize=Integer(kind="int4"), residual=Feedback()),
+    "dense": Codec(quantize=Integer(kind="int4"), residual=Feedback()),
+}
+NUMEL = 40_011
+ROUNDS = range(8)
+
+
+@pytest.fixture(autouse=True)
+def _threads():
+    """Two, which take turns as often as they can."""
+    count, interval = torch.get_num_threads(), sys.getswitchinterval()
+    torch.set_num_threads(2)
+    sys.setswitchinterval(1e-6)
+    yield
+    torch.set_num_threads(count)
+    sys.setswitchinterval(interval)
+
+
+def update(number: int) -> torch.Tensor:
+    return torch.randn(NUMEL, generator=torch.Generator().manual_seed(number))
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_sums_and_encodes_at_once_are_those_one_by_one(name: str) -> None:
+    layout = make_layout(table([("w", (NUMEL,))]), SyncPolicy(codec=CODECS[name]), 1)
+    shared, truth = CpuCodec(layout, 0, 0, 0), ReferenceCodec(layout, 0, 0, 0)
+    payloads, sums, residuals = {}, {}, {}
+    for round in ROUNDS:
+        wanted = torch.zeros(NUMEL)
+        for site in range(2):
+            sender = ReferenceCodec(layout, 0, 0, site)
+            out = torch.zeros(sender.payload_bytes, dtype=torch.uint8)
+            e = fuzz.residual_of(sender)
+            sender.encode(update(2 * round + site), 0.5, e, round, out)
+            sender.seal(out, round)
+            payloads[round, site] = out
+            residuals[round, site] = e
+            wanted = wanted + truth.decode(out, site, round).values
+        sums[round] = wanted
+
+    def add_up(round: int) -> bool:
+        total = torch.full((NUMEL,), 5.0)
+        shared.decode_sum([shared.open(payloads[round, site], site, round) for site in range(2)], total)
+        return torch.equal(total, sums[round])
+
+    def add_one(round: int) -> bool:
+        return torch.equal(
+            shared.decode(payloads[round, 1], 1, round).values,
+            truth.decode(payloads[round, 1], 1, round).values,
+        )
+
+    def encode(round: int) -> bool:
+        out, e = torch.zeros(shared.payload_bytes, dtype=torch.uint8), torch.zeros(NUMEL)
+        shared.encode(update(2 * round), 0.5, e, round, out)
+        shared.seal(out, round)
+        return torch.equal(out, payloads[round, 0]) and torch.equal(e, residuals[round, 0])
+
+    with ThreadPoolExecutor(6) as pool:
+        jobs = [
+            pool.submit(job, round) for _ in range(3) for round in ROUNDS for job in (add_up, add_one, encode)
+        ]
+        assert all(job.result() for job in jobs)
