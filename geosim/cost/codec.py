@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from geosim.cost.calibration import Calibration
 from geosim.policy import Codec, Dense, NoResidual
-from geosim.policy.codec import kept_in_section
+from geosim.policy.codec import chosen, kept_in_section
 from geosim.scenario import Accelerator
 
 _BYTES = 4
@@ -64,5 +64,5 @@ def encode_time(numel: float, rate: CodecRates) -> float:
 
 def decode_time(numel: int, codec: Codec, payloads: int, rate: CodecRates) -> float:
     """Seconds to decode `payloads` payloads of `numel` elements each and to sum them densely."""
-    values = kept_in_section(codec.select, numel)
+    values = kept_in_section(chosen(codec.select, codec.quantize, numel), numel)
     return payloads * values * rate.decode_s_per_value + numel * rate.decode_s_per_element

@@ -69,7 +69,7 @@ def position_bits(numel: int, count: int) -> tuple[int, int]:
 
 
 def kept_in_section(select: Dense | TopK | RandomK, numel: int) -> int:
-    """Values that travel of a coded section of `numel` elements."""
+    """Values that a selection takes of a section of `numel` elements."""
     if isinstance(select, Dense):
         return numel
     if isinstance(select.scope, int):
@@ -79,17 +79,31 @@ def kept_in_section(select: Dense | TopK | RandomK, numel: int) -> int:
 
 
 @lru_cache(maxsize=65536)
+def chosen(select: Select, quantize: Quantize, numel: int) -> Dense | TopK | RandomK:
+    """What a coded section of `numel` elements is selected by: all travel where that takes no more bytes.
+
+    The positions of top-k cost more than the values they save at high ratios, in few bits or of few elements.
+    """
+    if isinstance(select, Dense) or _bytes(select, quantize, numel) < _bytes(Dense(), quantize, numel):
+        return select
+    return Dense()
+
+
+@lru_cache(maxsize=65536)
 def section_bytes(numel: int, codec: Codec) -> int:
     """Bytes of one coded section: positions, then scales, then values, each rounded up to a byte."""
-    count = kept_in_section(codec.select, numel)
+    return _bytes(chosen(codec.select, codec.quantize, numel), codec.quantize, numel)
+
+
+def _bytes(select: Dense | TopK | RandomK, quantize: Quantize, numel: int) -> int:
+    count = kept_in_section(select, numel)
     if count == 0:
         return 0
     positions = 0
-    if isinstance(codec.select, TopK) and count < numel:
+    if isinstance(select, TopK) and count < numel:
         low, upper = position_bits(numel, count)
         positions = (count * low + 7) // 8 + (upper + 7) // 8
-    scales = SCALE_BYTES * codec.quantize.scale_count(count)
-    return positions + scales + (count * codec.quantize.bits + 7) // 8
+    return positions + SCALE_BYTES * quantize.scale_count(count) + (count * quantize.bits + 7) // 8
 
 
 def plain_bytes(numel: int, dtype: str) -> int:

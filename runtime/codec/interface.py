@@ -200,14 +200,18 @@ class FragmentCodec(ABC):
         return opened.header
 
     def decode_sum(self, payloads: Sequence[Opened], out: torch.Tensor) -> None:
-        """Overwrite `out`, fp32 [numel], with the sum of payloads, added in the order in which they come.
+        """Overwrite `out`, fp32 [numel], with the sum of a round's payloads, in the order in which they come.
 
         What it held before does not matter. Payloads flagged as not finite add nothing.
 
         Raises:
+            UsageError: the payloads are of several rounds.
             PayloadError: a body is one that no encoder writes; `out` then means nothing.
         """
         self._check("out", out, (torch.float32,), self.numel)
+        rounds = {opened.header.round for opened in payloads}
+        if len(rounds) > 1:
+            raise UsageError(f"payloads: of rounds {sorted(rounds)}: must be of one round")
         finite = [opened for opened in payloads if opened.header.finite]
         if not self.sections or not finite:
             out.zero_()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from geosim.policy.codec import Codec
+from geosim.policy.codec import Codec, chosen
 from geosim.policy.maths import backend
 from geosim.policy.maths.backend import Array
 from geosim.policy.maths.counter import Key
@@ -59,7 +59,8 @@ def make_sections(pieces: Sequence[Sized], codec: Codec) -> tuple[Section, ...]:
     """The sections of a fragment's pieces, in the order they travel.
 
     Each piece is one section: plain (dense, `small_dtype`) if its tensor is small, else coded. With scope
-    `fragment` one section of all coded pieces comes first, then the plain ones.
+    `fragment` one section of all coded pieces comes first, then the plain ones. A coded section of which all
+    can travel in no more bytes is dense.
     """
     whole = getattr(codec.select, "scope", None) == "fragment"
     plain = Cast(kind=codec.small_dtype)
@@ -72,14 +73,19 @@ def make_sections(pieces: Sequence[Sized], codec: Codec) -> tuple[Section, ...]:
         if piece.small:
             sections.append(Section((span,), Dense(), plain))
         elif not whole:
-            sections.append(Section((span,), codec.select, codec.quantize))
+            sections.append(_coded((span,), codec))
         elif coded and coded[-1][1] == span[0]:
             coded[-1] = (coded[-1][0], span[1])
         else:
             coded.append(span)
     if coded:
-        sections.insert(0, Section(tuple(coded), codec.select, codec.quantize))
+        sections.insert(0, _coded(tuple(coded), codec))
     return tuple(sections)
+
+
+def _coded(spans: tuple[tuple[int, int], ...], codec: Codec) -> Section:
+    numel = sum(stop - start for start, stop in spans)
+    return Section(spans, chosen(codec.select, codec.quantize, numel), codec.quantize)
 
 
 def contribution(mean: Array, weight: float | Array, residual: Array | None) -> Array:

@@ -3,16 +3,17 @@
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 
+from runtime.codec.cpu.casts import single_bits
+from runtime.codec.cpu.kernel import kernel
 from runtime.codec.cpu.lowlevel import LANES, add_lanes, from_bits, to_bits
 
 BLOCK = 2048
 FP32, BF16, FP16 = 0, 1, 2
 MAGNITUDE = np.uint32(0x7FFFFFFF)
 NOT_FINITE = np.uint32(0x7F800000)
-_HALF_SCALE = np.float32(2.0**112)
 
 
 def weigh(values: Any, kind: int, weight: Any, residual: Any, has_residual: bool, u: Any) -> Any:
@@ -44,13 +45,8 @@ def _weigh(values: Any, kind: Any, weight: Any, residual: Any, has_residual: Any
             for i in range(len(values)):
                 u[i] = from_bits(np.uint32(np.uint32(values[i]) << np.uint32(16)))
         else:
-            # The exponent bias differs by 112; an exponent of ones (not finite) must stay one.
             for i in range(len(values)):
-                word = np.uint32(values[i])
-                size = from_bits(np.uint32((word & np.uint32(0x7FFF)) << np.uint32(13))) * _HALF_SCALE
-                special = NOT_FINITE if (word & np.uint32(0x7C00)) == 0x7C00 else np.uint32(0)
-                sign = (word & np.uint32(0x8000)) << np.uint32(16)
-                u[i] = from_bits(np.uint32(to_bits(size) | special | sign))
+                u[i] = from_bits(single_bits(np.uint32(values[i])))
         top = np.uint32(0)
         for i in range(len(values)):
             sum_ = u[i] * weight
@@ -63,7 +59,7 @@ def _weigh(values: Any, kind: Any, weight: Any, residual: Any, has_residual: Any
     return half
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add(values: Any, kind: int, weight: Any, residual: Any, has_residual: bool, u: Any) -> Any:
     """u = weight * values (+ residual) for at most BLOCK elements; returns the bits of the largest |u|."""
     return weigh(values, kind, weight, residual, has_residual, u[: len(values)])
@@ -89,7 +85,7 @@ def _single(values: Any, at: Any, n: Any, kind: Any, room: Any) -> Any:
     return widened
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_few(values: Any, begin: int, weight: Any, residual: Any, at: int, n: int, adds: bool) -> bool:
     """What `add_lanes` does, for n fp32 elements: False, and nothing changes, if a result is not finite."""
     for i in range(n):
@@ -104,7 +100,7 @@ def add_few(values: Any, begin: int, weight: Any, residual: Any, at: int, n: int
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_all(values: Any, kind: int, weight: Any, residual: Any, adds: bool) -> int:
     """residual <- u until some is not finite; returns how many elements were written."""
     room = np.empty(BLOCK, np.float32)
@@ -120,7 +116,7 @@ def add_all(values: Any, kind: int, weight: Any, residual: Any, adds: bool) -> i
     return len(values)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_off(values: Any, kind: int, weight: Any, decay: Any, residual: Any) -> None:
     """Undo: residual <- residual / decay - weight * values."""
     u = np.empty(BLOCK, np.float32)
@@ -131,7 +127,7 @@ def take_off(values: Any, kind: int, weight: Any, decay: Any, residual: Any) -> 
             part[i] = part[i] / decay - u[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decayed(residual: Any, decay: Any) -> None:
     """residual <- decay * residual."""
     for i in range(len(residual)):

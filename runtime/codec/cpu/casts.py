@@ -6,18 +6,17 @@ Bytes are read and written as whole numbers at any address: the vector instructi
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from geosim.policy.maths.quantize import BF16_MAX, FP16_MAX
 from runtime.codec.cpu.forms import AS_BF16, AS_FP32
+from runtime.codec.cpu.kernel import kernel
 from runtime.codec.cpu.lowlevel import from_bits, to_bits
 
 _HALF = np.float32(0.5)
-_HALF_SCALE = np.float32(2.0**112)
 _BF16_MOST, _FP16_MOST = np.float32(BF16_MAX), np.float32(FP16_MAX)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cast(x: Any, form: int, c: Any, data: Any) -> None:
     """Round values [n] to a format, into c, and write them; `data` is uint8, as long as they are there."""
     n = len(x)
@@ -41,7 +40,7 @@ def cast(x: Any, form: int, c: Any, data: Any) -> None:
         widen(data, form, c)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _half(x: Any) -> Any:
     """fp16 bits of an fp32 number of at most 65504, ties to even."""
     word = np.uint32(to_bits(x))
@@ -54,7 +53,20 @@ def _half(x: Any) -> Any:
     return np.uint16(chosen | ((word >> np.uint32(16)) & np.uint32(0x8000)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
+def single_bits(word: Any) -> Any:
+    """fp32 bits of an fp16 number's; no denormal fp32 number on the way, so that a thread may flush those."""
+    size = np.uint32((word & np.uint32(0x7FFF)) << np.uint32(13))
+    # With the exponent of 2^-14 in place of none, 2^-14 too much.
+    small = np.float32(from_bits(np.uint32(size + np.uint32(113 << 23))) - from_bits(np.uint32(113 << 23)))
+    normal = np.uint32(size + np.uint32(112 << 23))
+    chosen = np.uint32(to_bits(small)) if size < np.uint32(1 << 23) else normal
+    if size >= np.uint32(31 << 23):
+        chosen = np.uint32(size | np.uint32(0x7F800000))
+    return np.uint32(chosen | ((word & np.uint32(0x8000)) << np.uint32(16)))
+
+
+@kernel
 def widen(data: Any, form: int, c: Any) -> None:
     """fp32 of the values [n], all finite, in bytes."""
     n = len(c)
@@ -69,6 +81,4 @@ def widen(data: Any, form: int, c: Any) -> None:
             c[i] = from_bits(np.uint32(np.uint32(half[i]) << np.uint32(16)))
     else:
         for i in range(n):
-            word = np.uint32(half[i])
-            size = from_bits(np.uint32((word & np.uint32(0x7FFF)) << np.uint32(13))) * _HALF_SCALE
-            c[i] = from_bits(np.uint32(to_bits(size) | ((word & np.uint32(0x8000)) << np.uint32(16))))
+            c[i] = from_bits(single_bits(np.uint32(half[i])))

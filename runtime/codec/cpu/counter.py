@@ -3,13 +3,13 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from runtime.codec.cpu.add import BLOCK
+from runtime.codec.cpu.kernel import kernel
 from runtime.codec.cpu.rank import ALL_BITS, gather_reaching, keep_largest, padded
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mix(word: Any) -> Any:
     word = np.uint32(word ^ (word >> np.uint32(16)))
     word = np.uint32(word * np.uint32(0x21F0AAAD))
@@ -18,14 +18,14 @@ def _mix(word: Any) -> Any:
     return np.uint32(word ^ (word >> np.uint32(15)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def counter_bits(first: Any, second: Any, begin: int, out: Any) -> None:
     """Bits of elements begin, begin + 1, ... under a key (`geosim.policy.maths.counter`)."""
     for i in range(len(out)):
         out[i] = _mix(_mix(np.uint32(np.uint32(begin + i) + first)) ^ second)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_scopes(
     first: Any, second: Any, starts: Any, sizes: Any, keeps: Any, outs: Any, found_out: Any
 ) -> None:

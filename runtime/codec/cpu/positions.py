@@ -3,14 +3,14 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from runtime.codec.cpu.kernel import kernel
 from runtime.codec.cpu.lowlevel import load_word, ones, trailing_zeros
 
 _ONE = np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_low(found: Any, low: int, begin: int, out: Any) -> None:
     """Pack the low bits of positions number `begin` (a multiple of 8) and on."""
     if low == 0:
@@ -31,7 +31,7 @@ def write_low(found: Any, low: int, begin: int, out: Any) -> None:
         out[at] = held
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_high(found: Any, low: int, out: Any) -> None:
     """Mark bit (p_i >> low) + i for every position p_i; the rest are zeros."""
     out[:] = 0
@@ -47,14 +47,14 @@ def write_high(found: Any, low: int, out: Any) -> None:
     _store(held, word, out)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _store(held: Any, word: Any, out: Any) -> None:
     for i in range(8 * word, min(8 * word + 8, len(out))):
         out[i] = held & np.uint64(0xFF)
         held >>= np.uint64(8)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def word_at(data: Any, at: int) -> Any:
     """Eight bytes from a place on, zeros after the end."""
     if at + 8 <= len(data):
@@ -65,7 +65,7 @@ def word_at(data: Any, at: int) -> Any:
     return word
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_ones(high: Any, first: int, last: int) -> Any:
     """Ones in the 64-bit words `first` to `last` of a bit vector."""
     count = np.int64(0)
@@ -74,7 +74,7 @@ def count_ones(high: Any, first: int, last: int) -> Any:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def read_positions(
     lower: Any, high: Any, low: int, first: int, last: int, begin: int, end: int, numel: int, out: Any
 ) -> bool:
@@ -97,7 +97,7 @@ def read_positions(
     return bad == 0 and (len(part) == 0 or part[-1] < numel)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _read_high(high: Any, first: int, last: int, begin: int, end: int, out: Any) -> Any:
     """out[begin:end] <- bit - number of each mark in words `first` to `last`; returns where it stopped."""
     # Unsigned indices cannot be negative, which saves a check at each access.
@@ -123,7 +123,7 @@ def _read_high(high: Any, first: int, last: int, begin: int, end: int, out: Any)
     return np.int64(i)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _read_low(lower: Any, low: int, begin: int, out: Any) -> None:
     """out <- out << low | low bits number `begin` and on."""
     if low == 0:
@@ -148,7 +148,7 @@ def _read_low(lower: Any, low: int, begin: int, out: Any) -> None:
         out[i] = (np.uint64(out[i]) << shift) | (held & mask)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def well_placed(found: Any, begin: int, end: int, block: int, keep: int, numel: int) -> bool:
     """Whether each block that positions number `begin` to `end` lie in holds as many as it keeps."""
     if block > 0:

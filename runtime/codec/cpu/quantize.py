@@ -3,12 +3,12 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from geosim.policy.maths.quantize import FP32_MAX, TINY
 from runtime.codec.cpu.casts import cast
 from runtime.codec.cpu.counter import counter_bits
 from runtime.codec.cpu.forms import AS_E3M0, AS_FP16, AS_INT2, AS_INT8, AS_SIGN, BITS, LIMIT, TOP
+from runtime.codec.cpu.kernel import kernel
 from runtime.codec.cpu.lowlevel import from_bits, to_bits
 
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
@@ -19,7 +19,7 @@ _ROUNDER = np.float32(12582912.0)
 _FRACTION = np.float32(2.0**-24)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_values(
     x: Any,
     form: int,
@@ -61,7 +61,7 @@ def write_values(
     _pack(levels[:n], BITS[form], begin, data, packer)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def flush(packer: Any, data: Any, at: int) -> None:
     """Write the byte begun, if one is, as number `at`."""
     if packer[1] > 0:
@@ -69,7 +69,7 @@ def flush(packer: Any, data: Any, at: int) -> None:
         packer[:] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_scale(scales: Any, group: int, scale: Any) -> None:
     """Little-endian fp32 at any address."""
     word = to_bits(scale)
@@ -77,7 +77,7 @@ def write_scale(scales: Any, group: int, scale: Any) -> None:
         scales[4 * group + i] = (word >> np.uint32(8 * i)) & np.uint32(0xFF)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def read_scale(scales: Any, group: int) -> Any:
     """What `write_scale` wrote."""
     word = np.uint32(0)
@@ -86,7 +86,7 @@ def read_scale(scales: Any, group: int) -> Any:
     return from_bits(word)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scale_of(x: Any, low: int, high: int, form: int, width: int, bump: bool) -> Any:
     """A group's scale.
 
@@ -114,7 +114,7 @@ def scale_of(x: Any, low: int, high: int, form: int, width: int, bump: bool) -> 
     return scale if scale >= _TINY else _ZERO
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mean(x: Any, width: int) -> Any:
     """Mean magnitude; the sum is by halves of a power of two, as `geosim.policy.maths.quantize` has it."""
     size = 1
@@ -136,7 +136,7 @@ def _mean(x: Any, width: int) -> Any:
     return sums[0] / np.float32(n)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _levels(x: Any, form: int, width: int, scale: Any, stochastic: bool, dither: Any, out: Any) -> None:
     """Levels as they are stored, one a byte."""
     n = len(x)
@@ -167,7 +167,7 @@ def _levels(x: Any, form: int, width: int, scale: Any, stochastic: bool, dither:
                 out[i] = np.uint8(np.int32(min(max(level, low), high))) & mask
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _exponent(ratio: Any, stochastic: bool, bits: Any) -> Any:
     """An e3m0 code; ties to the even one; bit 3 is the sign of what is not 0."""
     size = abs(ratio)
@@ -194,7 +194,7 @@ def _exponent(ratio: Any, stochastic: bool, bits: Any) -> Any:
     return np.uint8(code)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decode_levels(levels: Any, form: int, width: int, scale: Any, c: Any) -> None:
     """Values of stored levels, one a byte; `scale[0]` is that of the first `width` of them, and so on."""
     n = len(c)
@@ -219,7 +219,7 @@ def decode_levels(levels: Any, form: int, width: int, scale: Any, c: Any) -> Non
                 c[i] = np.float32(np.float32(level) + shift) * s
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _power(code: Any) -> Any:
     """2^(c - 7), with its sign, of an e3m0 code; 0 of code 0."""
     size = np.uint32(code & np.uint8(7))
@@ -227,7 +227,7 @@ def _power(code: Any) -> Any:
     return from_bits(np.uint32(word | (np.uint32(code & np.uint8(8)) << np.uint32(28))))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pack(levels: Any, bits: int, at: int, data: Any, packer: Any) -> None:
     """Append levels as number `at` and on; `packer` holds the bits of a byte begun, and how many."""
     n = len(levels)

@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from runtime.codec.cpu.kernel import kernel
 from runtime.codec.cpu.lowlevel import LANES, ones, reach, trailing_zeros
 
 _BISECTED = 4096
@@ -13,13 +13,13 @@ ALL_BITS = np.uint32(0xFFFFFFFF)
 _ONE = np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def padded(n: int) -> int:
     """Room that n words need in this module: a multiple of 64."""
     return (n + LANES - 1) // LANES * LANES
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_reaching(words: Any, n: int, mask: Any, least: Any) -> Any:
     """How many of words[:n] & mask are >= least, which is not 0; zeros up to `padded(n)` follow them."""
     count = np.int64(0)
@@ -28,7 +28,7 @@ def count_reaching(words: Any, n: int, mask: Any, least: Any) -> Any:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def threshold_of(words: Any, n: int, mask: Any, k: int) -> Any:
     """A t such that words above it are fewer than k or, with those equal to it, exactly k; 1 <= k <= n.
 
@@ -55,7 +55,7 @@ def threshold_of(words: Any, n: int, mask: Any, k: int) -> Any:
     return low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _by_buckets(words: Any, n: int, mask: Any, k: int, low: Any, high: Any) -> Any:
     buckets = np.empty(_BUCKETS, np.int64)
     above = 0
@@ -79,7 +79,7 @@ def _by_buckets(words: Any, n: int, mask: Any, k: int, low: Any, high: Any) -> A
     return low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_reaching(
     words: Any, mask: Any, least: Any, tie_cap: int, base: int, room: int, found: Any, kept: Any
 ) -> Any:
@@ -120,7 +120,7 @@ def gather_reaching(
     return np.int64(to)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def keep_above(
     found: Any, words: Any, n: int, mask: Any, least: Any, ties: int, found_out: Any, words_out: Any
 ) -> None:
@@ -136,13 +136,13 @@ def keep_above(
             at += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_above(words: Any, n: int, mask: Any, least: Any) -> Any:
     """How many of words[:n] & mask are > least; zeros up to `padded(n)` follow them."""
     return 0 if least == ALL_BITS else count_reaching(words, n, mask, np.uint32(least + np.uint32(1)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def keep_largest(found: Any, words: Any, n: int, mask: Any, k: int, found_out: Any, words_out: Any) -> None:
     """Of n candidates in ascending order of position the k largest, ties to the lower, in the same order.
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from geosim.policy.maths.quantize import TINY
 from runtime.codec.cpu.casts import widen
@@ -18,6 +17,7 @@ from runtime.codec.cpu.forms import (
     LIMIT,
     RUN,
 )
+from runtime.codec.cpu.kernel import kernel
 from runtime.codec.cpu.lowlevel import fence, past_line, prefetch, stream, to_bits
 from runtime.codec.cpu.quantize import decode_levels, read_scale
 
@@ -28,7 +28,7 @@ _ONE = np.uint64(1)
 CHUNK = 4096
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scales_are_right(scales: Any, form: int, first: int, last: int) -> bool:
     """Whether scales `first` to `last` are 0 or in range."""
     for group in range(first, last):
@@ -38,7 +38,7 @@ def scales_are_right(scales: Any, form: int, first: int, last: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def values_are_right(data: Any, form: int, begin: int, end: int) -> bool:
     """Whether values number `begin` (a multiple of 8) to `end` are ones that an encoder writes."""
     if form <= AS_FP16:
@@ -61,7 +61,7 @@ def values_are_right(data: Any, form: int, begin: int, end: int) -> bool:
     return bad == 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _finite(part: Any, form: int) -> bool:
     bad = 0
     if form == AS_FP32:
@@ -76,7 +76,7 @@ def _finite(part: Any, form: int) -> bool:
     return bad == 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def read_values(scales: Any, data: Any, form: int, width: int, begin: int, end: int, c: Any) -> None:
     """Values number `begin` to `end` of a section, fp32, into c [end - begin]."""
     if form <= AS_FP16:
@@ -100,7 +100,7 @@ def read_values(scales: Any, data: Any, form: int, width: int, begin: int, end: 
         at = stop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _unpack(data: Any, bits: int, at: int, n: int, levels: Any) -> None:
     """Levels of n values from number `at` on, one a byte."""
     if bits == 8:
@@ -128,7 +128,7 @@ def _unpack(data: Any, bits: int, at: int, n: int, levels: Any) -> None:
         levels[i] = (data[bit >> 3] >> np.uint8(bit & 7)) & mask
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_dense(
     scales: Any, data: Any, form: int, width: int, begin: int, end: int, overwrite: bool, out: Any
 ) -> None:
@@ -147,7 +147,7 @@ def add_dense(
                 part[i] += c[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_sparse(found: Any, c: Any, ends: Any, shifts: Any, out: Any) -> None:
     """Add values at ascending positions of a section; `out` is the fragment's."""
     span = 0
@@ -161,7 +161,7 @@ def add_sparse(found: Any, c: Any, ends: Any, shifts: Any, out: Any) -> None:
         out[np.uint64(position + shifts[span])] += c[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_sparse(found: Any, rows: Any, c: Any, begin: int, streamed: bool, out: Any) -> None:
     """out <- the sum of sparse payloads, over a range of one section.
 
@@ -202,7 +202,7 @@ def sum_sparse(found: Any, rows: Any, c: Any, begin: int, streamed: bool, out: A
         fence()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _stream_out(source: Any, out: Any) -> None:
     n = len(out)
     head = min(n, (-past_line(out, 0) % 64) // 4)

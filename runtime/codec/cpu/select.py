@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from runtime.codec.cpu.add import BLOCK, MAGNITUDE, add, add_few, single
+from runtime.codec.cpu.kernel import kernel
 from runtime.codec.cpu.lowlevel import LANES, add_lanes, prefetch, raise_lanes, reach, trailing_zeros
 from runtime.codec.cpu.rank import keep_largest, padded, threshold_of
 
@@ -18,7 +18,7 @@ LINE = 16
 SAMPLED = 8192
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lanes_for(numel: int, keep: int) -> int:
     """Strided groups whose maxima bound the threshold from below; 0 where they would save nothing."""
     lanes = _LEAST_LANES
@@ -27,7 +27,7 @@ def lanes_for(numel: int, keep: int) -> int:
     return lanes if lanes <= numel // 4 else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def select_scopes(
     values: Any,
     kind: int,
@@ -85,7 +85,7 @@ def select_scopes(
     return len(starts), 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_and_raise(
     values: Any,
     begin: int,
@@ -118,7 +118,7 @@ def _add_and_raise(
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gather_scope(
     bits: Any,
     start: int,
@@ -162,7 +162,7 @@ def _gather_scope(
     return np.int64(to)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sample(
     values: Any, kind: int, weight: Any, residual: Any, has_residual: bool, first: int, out: Any
 ) -> int:
@@ -190,7 +190,7 @@ def sample(
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def collect(
     values: Any,
     kind: int,

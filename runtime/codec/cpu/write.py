@@ -7,14 +7,14 @@ the section's last, so that every part of it begins on a byte.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from runtime.codec.cpu.add import NOT_FINITE, add
 from runtime.codec.cpu.forms import AS_FP16, BITS, RUN
+from runtime.codec.cpu.kernel import kernel
 from runtime.codec.cpu.quantize import flush, scale_of, write_scale, write_values
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_dense(
     values: Any,
     kind: int,
@@ -73,7 +73,7 @@ def write_dense(
     return len(values)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_item(
     x: Any,
     found: Any,
@@ -136,7 +136,7 @@ def write_item(
     flush(packer, data, (begin + n) * BITS[form] // 8)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_values(residual: Any, found: Any, ends: Any, shifts: Any, words: Any) -> None:
     """The bits of the values at positions of a section."""
     bits = residual.view(np.uint32)

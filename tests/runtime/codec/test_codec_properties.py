@@ -24,7 +24,7 @@ from geosim.policy import (
     policy_from_dict,
     wire_bytes,
 )
-from geosim.policy.codec import HEADER_BYTES, kept_in_section, section_bytes
+from geosim.policy.codec import HEADER_BYTES, chosen, section_bytes
 from runtime.codec.interface import FragmentCodec
 from runtime.codec.reference import ReferenceCodec
 from runtime.optimizer import GeoOptimizer
@@ -297,17 +297,17 @@ FORMATS = [
 
 
 @pytest.mark.parametrize("quantize", FORMATS, ids=lambda q: f"{q.kind}-{getattr(q, 'group', '')}")
-def test_top_k_is_smaller_than_dense_up_to_a_share_that_is_known(quantize) -> None:
-    """Positions cost at most 2 + log2(n / k) bits a value: worth it below some ratio, which a format sets."""
-    width = quantize.bits + (32 / quantize.group if isinstance(getattr(quantize, "group", None), int) else 0)
-    for numel in (64, 1000, 4096, 65537, 1 << 20):
+@pytest.mark.parametrize("scope", ["piece", 64])
+def test_no_section_is_larger_than_a_dense_one(quantize, scope) -> None:
+    """Where the positions cost more than the values that stay behind, all travel."""
+    for numel in (*range(1, 20), 64, 100, 1000, 4096, 65537, 1 << 20):
         dense = section_bytes(numel, Codec(quantize=quantize))
         for ratio in np.geomspace(1e-4, 1, 60).tolist():
-            codec = Codec(select=TopK(ratio=ratio), quantize=quantize, residual=Feedback())
-            share = kept_in_section(codec.select, numel) / numel
-            # Each of the three parts may end in a byte begun, and the last group be short.
-            if share * (width + 2 - np.log2(share)) <= width - 8 * (3 + 4) / numel:
-                assert section_bytes(numel, codec) <= dense
+            codec = Codec(select=TopK(ratio=ratio, scope=scope), quantize=quantize, residual=Feedback())
+            size = section_bytes(numel, codec)
+            assert size <= dense
+            whole = chosen(codec.select, quantize, numel).kind == "dense"
+            assert whole == (size == dense)
 
 
 def parameters(plain: bool) -> list[torch.nn.Parameter]:

@@ -100,6 +100,24 @@ def drawn(n: int, select: dict, key: list[int]) -> list[int]:
     )
 
 
+def size(n: int, select: dict, quantize: dict) -> int:
+    k = sum(count for _, count in scopes(n, select))
+    total = -(-k * BITS[quantize["kind"]] // 8)
+    if "group" in quantize:
+        total += 4 * (1 if quantize["group"] == "section" else -(-k // quantize["group"]))
+    if select["kind"] == "topk" and k < n:
+        low = math.floor(math.log2(n // k))
+        total += -(-k * low // 8) + -(-(k + ((n - 1) >> low)) // 8)
+    return total
+
+
+def section(spans: list[tuple[int, int]], codec: dict) -> tuple[list, dict, dict]:
+    n = sum(stop - start for start, stop in spans)
+    select, quantize, dense = codec["select"], codec["quantize"], {"kind": "dense"}
+    smaller = n > 0 and size(n, select, quantize) < size(n, dense, quantize)
+    return spans, select if smaller else dense, quantize
+
+
 def sections(tensors: list[int], pieces: list[tuple[int, int]], codec: dict) -> list[tuple[list, dict, dict]]:
     """(spans, select, quantize) of each section, from (tensor, elements) of each piece."""
     out, coded, at = [], [], 0
@@ -110,8 +128,8 @@ def sections(tensors: list[int], pieces: list[tuple[int, int]], codec: dict) -> 
         elif codec["select"].get("scope") == "fragment":
             coded.append(span)
         else:
-            out.append(([span], codec["select"], codec["quantize"]))
-    return [(coded, codec["select"], codec["quantize"]), *out] if coded else out
+            out.append(section([span], codec))
+    return [section(coded, codec), *out] if coded else out
 
 
 def decode_section(body: bytes, n: int, select: dict, quantize: dict, key: list[int]) -> tuple[list, bytes]:
@@ -243,8 +261,8 @@ def test_scope_fragment_has_several_spans() -> None:
     codec = {
         "small_below_bytes": 150.0,
         "small_dtype": "bf16",
-        "select": {"scope": "fragment"},
-        "quantize": {},
+        "select": {"kind": "topk", "ratio": 0.1, "scope": "fragment"},
+        "quantize": {"kind": "int8", "group": 64},
     }
     spans, *small = sections([50, 9, 60], [(0, 50), (1, 9), (2, 60)], codec)
     assert spans[0] == [(0, 50), (59, 119)]
