@@ -18,6 +18,7 @@ from runtime.codec.cpu.workers import run, shares, threads
 _WORDS = 1 << 10
 _STREAMED_FROM = 1 << 20
 _RANGE = 1 << 18
+_MOST = 1 << 22
 
 Tasks = list[tuple[int, Callable[[], None]]]
 
@@ -122,9 +123,11 @@ class Decoder:
         of = np.arange(len(c)) % len(found)
         tasks: Tasks = []
         first = 0
+        # Long ranges begin few searches; all threads should still have some.
+        step = min(_MOST, max(_RANGE, plan.numel // (4 * threads())))
         for last, shift in zip(plan.ends.tolist(), plan.shifts.tolist(), strict=True):
-            for begin in range(first, last, _RANGE):
-                end = min(last, begin + _RANGE)
+            for begin in range(first, last, step):
+                end = min(last, begin + step)
                 part = out[begin + shift : end + shift]
                 tasks.append((end - begin, partial(read.sum_sparse, found, of, c, begin, streamed, part)))
             first = last

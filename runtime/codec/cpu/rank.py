@@ -148,6 +148,11 @@ def keep_largest(found: Any, words: Any, n: int, mask: Any, k: int, found_out: A
 
     `words` is as `threshold_of` takes it.
     """
+    if n == k:
+        for i in range(n):
+            found_out[i] = found[i]
+            words_out[i] = words[i]
+        return
     least = threshold_of(words, n, mask, k)
     ties = k - count_above(words, n, mask, least)
     keep_above(found, words, n, mask, least, ties, found_out, words_out)

@@ -86,6 +86,15 @@ def select_scopes(
 
 
 @kernel
+def _lane(at: int, lanes: int) -> int:
+    """Where 64 elements from `at` on begin among the lanes: each row of lanes begins 64 later than the last.
+
+    In a weight's gradient the large elements stand in columns, which would else fall into few lanes.
+    """
+    return (at + at // lanes * LANES) & (lanes - 1)
+
+
+@kernel
 def _add_and_raise(
     values: Any,
     begin: int,
@@ -108,11 +117,11 @@ def _add_and_raise(
         if add_lanes(values, begin + i, weight, residual, start + i, adds) != 0:
             return i
         if lanes > 0:
-            raise_lanes(top, (at + i) & (lanes - 1), bits, start + i, MAGNITUDE)
+            raise_lanes(top, _lane(at + i, lanes), bits, start + i, MAGNITUDE)
     if not add_few(values, begin + whole, weight, residual, start + whole, n - whole, adds):
         return whole
     if lanes > 0:
-        first = (at + whole) & (lanes - 1)
+        first = _lane(at + whole, lanes)
         for i in range(n - whole):
             top[first + i] = max(top[first + i], np.uint32(bits[start + whole + i] & MAGNITUDE))
     return n
