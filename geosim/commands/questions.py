@@ -23,6 +23,7 @@ from geosim.commands.shared import (
 from geosim.errors import UsageError
 
 if TYPE_CHECKING:
+    from geosim.questions.require import Target
     from geosim.questions.sweep import Row, Sweep
 
 _FIGURES = (".png", ".pdf", ".svg")
@@ -128,8 +129,84 @@ def _check_figure(path: Path) -> None:
     check_writable(path)
 
 
-def require() -> None:
-    """x"""
+def require(
+    scenario: ScenarioName,
+    policy: PolicyName,
+    utilization: Annotated[
+        str | None, typer.Option("--utilization", metavar="SHARE", help="Compute utilization to reach: 0.95.")
+    ] = None,
+    relative: Annotated[
+        str | None,
+        typer.Option(
+            "--relative", metavar="SHARE", help="Or throughput, of the same accelerators in one room."
+        ),
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--vary", metavar="FIELD", help="wan.0.bandwidth, wan.0.rtt or wan.0.loss; * for all links."
+        ),
+    ] = None,
+    settings: Settings = None,
+    seeds: Seeds = 3,
+    windows: Windows = 100,
+    calibration: CalibrationFile = None,
+    as_json: Json = False,
+) -> None:
+    """Find the least bandwidth, the largest RTT and the highest loss that reach a target.
+
+    One is varied at a time, all else stays as it is. Each answer is run, and so is
+    what lies 1 % beyond it.
+    """
+    from geosim.policy import load_policy
+    from geosim.questions.knobs import knobs_for
+    from geosim.questions.limits import what_limits
+    from geosim.questions.require import Trial
+    from geosim.questions.require import require as find
+    from geosim.report import requirements
+
+    target = _target(utilization, relative)
+    world, changes = world_of(scenario, settings)
+    knobs = knobs_for(world, vary or ())
+    trial = Trial(world, load_policy(policy, changes), target, seeds, windows, calibration_of(calibration))
+    answers = []
+    for knob in knobs:
+        answer = find(trial, knob)
+        # That one link of several is not enough alone needs no further runs to explain.
+        asks = answer.found == "none" and (knob.link is None or bool(vary) or len(world.wan) == 1)
+        best = knob.turned(world, answer.passes.value)
+        answers.append((answer, what_limits(trial, best) if asks else None))
+    if as_json:
+        print_json(requirements.data(trial, answers))
+    else:
+        print_screen(requirements.screen(trial, answers))
+
+
+def _target(utilization: str | None, relative: str | None) -> "Target":
+    """The one target that was given."""
+    from geosim.questions.require import Target
+
+    if (utilization is None) == (relative is None):
+        raise UsageError("--utilization: say what to reach, like --utilization 0.95, or --relative 0.9")
+    if utilization is not None:
+        return Target("utilization", _share("--utilization", utilization, 1.0))
+    assert relative is not None
+    return Target("relative", _share("--relative", relative, 10.0))
+
+
+def _share(option: str, text: str, most: float) -> float:
+    """A share from an option's text: "0.95" or "95 %"."""
+    from geosim.units import parse_percent
+
+    value = parse_percent(text)
+    if value is None:
+        try:
+            value = float(text)
+        except ValueError:
+            raise UsageError(f"{option} {text}: is no number: write a share, like 0.95 or '95 %'") from None
+    if not 0 < value <= most:
+        raise UsageError(f"{option} {text}: must be above 0 and at most {most:g}")
+    return value
 
 
 def sensitivity() -> None:
