@@ -209,5 +209,33 @@ def _share(option: str, text: str, most: float) -> float:
     return value
 
 
-def sensitivity() -> None:
-    """x"""
+def sensitivity(
+    scenario: ScenarioName,
+    policy: PolicyName,
+    settings: Settings = None,
+    seeds: Seeds = 3,
+    windows: Windows = 100,
+    calibration: CalibrationFile = None,
+    figure: Figure = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a change is worth in step time and tokens a second.
+
+    One more Gbit/s, one ms less RTT, one more accelerator a site, K + 1 and so on:
+    by derivatives of the closed form, checked by differences of the engine.
+    """
+    from geosim.policy import load_policy
+    from geosim.questions.sensitivity import sensitivity as find
+    from geosim.report import worths
+
+    world, changes = world_of(scenario, settings)
+    chosen = load_policy(policy, changes)
+    if figure is not None:
+        _check_figure(figure)
+    found = find(world, chosen, seeds, windows, calibration_of(calibration))
+    if figure is not None:
+        worths.figure(found, figure)
+    if as_json:
+        print_json(worths.data(found))
+    else:
+        print_screen(worths.screen(world, chosen, found))

@@ -86,7 +86,7 @@ class Sweep:
         """A hash of everything that its rows follow from."""
         around = self.around
         axes = [(axis.field, axis.texts) for axis in self.axes]
-        data = [version("geosim"), around.scenario.to_dict(), around.policy.to_dict(), axes]
+        data: list[Any] = [version("geosim"), around.scenario.to_dict(), around.policy.to_dict(), axes]
         data += [around.seeds, around.windows, (around.calibration or Calibration()).to_dict()]
         return hashlib.blake2b(json.dumps(data, sort_keys=True).encode(), digest_size=8).hexdigest()
 

@@ -1,6 +1,6 @@
 """The points of a sweep on one process or on many, their rows in grid order whatever comes first."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from geosim.errors import UsageError
@@ -10,7 +10,7 @@ BACKENDS = ("loky", "dask", "ray")
 _RAY_BATCH = 8  # points a process
 
 
-def run_points(sweep: Sweep, start: int, jobs: int, backend: str) -> Iterator[Row]:
+def run_points(sweep: Sweep, start: int, jobs: int, backend: str) -> Generator[Row, None, None]:
     """Rows of the points from `start` on. One job of loky runs in this process and needs no joblib.
 
     Args:
@@ -28,7 +28,9 @@ def run_points(sweep: Sweep, start: int, jobs: int, backend: str) -> Iterator[Ro
     return _parallel(sweep, start, jobs, backend, close)
 
 
-def _parallel(sweep: Sweep, start: int, jobs: int, backend: str, close: Callable[[], None]) -> Iterator[Row]:
+def _parallel(
+    sweep: Sweep, start: int, jobs: int, backend: str, close: Callable[[], None]
+) -> Generator[Row, None, None]:
     import joblib
 
     simulate, points = joblib.delayed(sweep.around.simulate), range(start, len(sweep))

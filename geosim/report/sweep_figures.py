@@ -106,7 +106,7 @@ def _heat(ax: "Axes", axes: Sequence[Axis], relative: np.ndarray) -> None:
     ax.set_ylabel(up.field)
     bar = ax.figure.colorbar(picture, ax=ax)
     bar.set_label("throughput (% of co-located)")
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
     ax.tick_params(length=0)
     for spine in ax.spines.values():
         spine.set_visible(False)
