@@ -83,7 +83,7 @@ def check_size(axes: Iterable[Axis], yes: bool) -> int:
 
 def _axis(spec: str, field: str, text: str, whole: bool | None) -> Axis:
     match = _RANGE.fullmatch(text)
-    texts = _spread(spec, *match.groups(), whole) if match else _split(text)
+    texts = _spread(spec, match[1], match[2], match[3], whole) if match else _split(text)
     if not texts or not all(texts):
         raise UsageError(f"--grid {spec}: an empty value: write them like policy.interval=1,4,16")
     values = tuple(_value(spec, field, one) for one in texts)

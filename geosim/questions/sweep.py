@@ -154,15 +154,17 @@ def make_sweep(
 
 def _check(around: Around, field: str, value: Any, corners: Sequence[Values]) -> None:
     """See that a value fits: alone, or where other axes are at an end, since fields may need each other."""
-    first: UsageError | None = None
+    refused = []
     for others in ([], *corners):
         try:
             around.world([*((f, v) for f, v in others if f != field), (field, value)])
         except UsageError as error:
-            first = first or error
+            refused.append(str(error))
         else:
             return
-    raise UsageError(f"--grid {field}: {str(first).removeprefix(f'--set {field}: ')}") from None
+    # A field that exists only along with another axis is unknown without it: that is not what is wrong.
+    said = next((text for text in refused if "unknown key" not in text), refused[0])
+    raise UsageError(f"--grid {field}: {said.removeprefix(f'--set {field}: ')}")
 
 
 def _now(spec: Any, path: str) -> Any:

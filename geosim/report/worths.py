@@ -38,6 +38,8 @@ def screen(scenario: Scenario, policy: SyncPolicy, found: Sensitivity) -> Render
         "change", "closed\nform", "engine", "apart", "tokens/s", "", right=range(1, 6), wrapped=[0]
     )
     for worth in found.worths:
+        if _is_idle(worth):
+            continue
         closed = "-" if worth.closed_s is None else signed(worth.closed_s)
         if worth.method == "gradient":
             closed += " d"
@@ -77,8 +79,11 @@ def notes(found: Sensitivity) -> list[str]:
     if far and found.applies:
         names = "; ".join(worth.change for worth in far)
         out.append(f"Closed form and engine are more than {words.percent(_APART)} apart: {names}.")
-    if any(worth.closed_s is None for worth in found.worths):
+    if any(worth.closed_s is None and not _is_idle(worth) for worth in found.worths):
         out.append("The closed form takes links as alike: one link alone is the engine's to say.")
+    idle = [worth.change for worth in found.worths if _is_idle(worth)]
+    if idle:
+        out.append(f"Of single links nothing comes of: {'; '.join(idle)}.")
     if any(worth.tokens_per_step_change for worth in found.worths):
         out.append("One more accelerator or node adds tokens to a step: look at tokens/s.")
     return out or ["Closed form and engine agree."]
@@ -86,7 +91,7 @@ def notes(found: Sensitivity) -> list[str]:
 
 def figure(found: Sensitivity, path: Path) -> None:
     """Bars of what each change adds to the tokens a second, the largest on top."""
-    worths = sorted(found.worths, key=lambda worth: worth.share)
+    worths = sorted((w for w in found.worths if not _is_idle(w)), key=lambda worth: worth.share)
     with drawing(path, 1, 1, (6.6, 1.2 + 0.28 * len(worths))) as (ax,):
         shares = [100 * worth.share for worth in worths]
         colours = [BLUE if share >= 0 else RED for share in shares]
@@ -103,6 +108,11 @@ def figure(found: Sensitivity, path: Path) -> None:
         ax.axvline(0, color=GREY, lw=0.8)
         ax.set_xlabel("more tokens a second (%)")
         ax.set_title(f"What a change is worth: {found.result.scenario} under {found.result.policy}")
+
+
+def _is_idle(worth: Worth) -> bool:
+    """Whether this is one link of several that changes nothing."""
+    return worth.closed_s is None and not worth.engine_s
 
 
 def signed(seconds: float) -> str:
