@@ -17,15 +17,14 @@ class Limit:
     """Why a target is out of reach.
 
     Attributes:
-        relief: what helps most of all that could be in the way, or None if nothing does; see `RELIEFS`.
-        reached: with it out of the way.
+        reliefs: (key of `RELIEFS`, what is reached without it) of all that is enough, or else of what helps
+            most; empty if nothing does. The best first.
         enough: whether the target is then reached.
         part: the largest part of a step besides compute, a key of `Result.parts`.
         share: of the step.
     """
 
-    relief: str | None
-    reached: float
+    reliefs: tuple[tuple[str, float], ...]
     enough: bool
     part: str
     share: float
@@ -70,13 +69,13 @@ def what_limits(trial: Trial, scenario: Scenario) -> Limit:
     before = trial.target.of(result)
     parts = {name: seconds for name, seconds in result.parts.items() if name != "compute"}
     part = max(parts, key=lambda name: parts[name])
+    share = parts[part] / result.step_time_s.mean
     reached = {}
     for name, relieve in RELIEFS.items():
         relieved = relieve(scenario)
         if relieved != scenario:
             reached[name] = trial.reached(relieved)
-    best = max(reached, key=lambda name: reached[name], default=None)
-    if best is None or reached[best] < before * (1 + _LEAST_GAIN):
-        return Limit(None, before, False, part, parts[part] / result.step_time_s.mean)
-    enough = reached[best] >= trial.target.value
-    return Limit(best, reached[best], enough, part, parts[part] / result.step_time_s.mean)
+    order = sorted(reached.items(), key=lambda pair: -pair[1])
+    enough = tuple(pair for pair in order if pair[1] >= trial.target.value)
+    most = tuple(pair for pair in order[:1] if pair[1] >= before * (1 + _LEAST_GAIN))
+    return Limit(enough or most, bool(enough), part, share)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from geosim.cost.calibration import Calibration
@@ -86,7 +86,7 @@ class Sweep:
         """A hash of everything that its rows follow from."""
         around = self.around
         axes = [(axis.field, axis.texts) for axis in self.axes]
-        data: list[Any] = [version("geosim"), around.scenario.to_dict(), around.policy.to_dict(), axes]
+        data: list[Any] = [_version(), around.scenario.to_dict(), around.policy.to_dict(), axes]
         data += [around.seeds, around.windows, (around.calibration or Calibration()).to_dict()]
         return hashlib.blake2b(json.dumps(data, sort_keys=True).encode(), digest_size=8).hexdigest()
 
@@ -178,6 +178,13 @@ def _now(spec: Any, path: str) -> Any:
         else:
             return None
     return spec
+
+
+def _version() -> str:
+    try:
+        return version("geosim")
+    except PackageNotFoundError:
+        return ""  # a checkout that is not installed
 
 
 def _is_number(value: Any) -> bool:

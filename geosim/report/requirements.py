@@ -19,6 +19,7 @@ Answers = Sequence[tuple[Answer, Limit | None]]
 
 _BEST = {"bandwidth": "the least", "rtt": "the largest", "loss": "the highest"}
 _NAMES = {"bandwidth": "bandwidth", "rtt": "RTT", "loss": "loss"}
+_SINGULAR = ("bandwidth", "loss", "jitter")
 _ENDS = {"bandwidth": "at 1 Ebit/s", "rtt": "without a round trip", "loss": "without loss"}
 _MEASURES = {"utilization": "compute utilization", "relative": "of one room's throughput"}
 
@@ -125,15 +126,13 @@ def _required(answer: Answer) -> str:
 def _why(limit: Limit | None) -> str:
     if limit is None:
         return ""
-    if limit.relief is not None:
+    if limit.reliefs:
         short = "" if limit.enough else ", still short"
-        return f", as {limit.relief} {_verb(limit.relief)} (else {words.percent(limit.reached)}{short})"
+        causes = [f"{name} (else {words.percent(reached)}{short})" for name, reached in limit.reliefs]
+        one = len(causes) == 1 and limit.reliefs[0][0] in _SINGULAR
+        return f", as {' or '.join(causes)} {'limits' if one else 'limit'}"
     rest = "decoding and summing payloads" if limit.part == "wait" else PARTS[limit.part][0]
     return f", as the sites' own work limits ({rest}: {words.percent(limit.share)} of a step)"
-
-
-def _verb(relief: str) -> str:
-    return "limit" if relief.endswith("s") and relief != "loss" else "limits"
 
 
 def _what(scenario: Scenario, knob: Knob) -> str:
