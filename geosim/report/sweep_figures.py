@@ -44,10 +44,10 @@ def figure(sweep: Sweep, rows: Sequence[Row], path: Path) -> None:
             _line(ax, sweep.axes[0], relative, busy)
         else:
             _heat(ax, sweep.axes, relative)
-        ax.set_title(f"{around.scenario.name} under {around.policy.name}", pad=20)
-        if not any(axis.field.startswith("policy.") for axis in sweep.axes):
-            line = policy_line(around.policy)
-            ax.text(0, 1.02, line, transform=ax.transAxes, fontsize=8, color=GREY)
+        # What the policy is, unless it is the policy that varies.
+        line = "" if any(a.field.startswith("policy.") for a in sweep.axes) else policy_line(around.policy)
+        ax.set_title(f"{around.scenario.name} under {around.policy.name}", pad=20 if line else 8)
+        ax.text(0, 1.02, line, transform=ax.transAxes, fontsize=8, color=GREY)
 
 
 def _line(ax: "Axes", axis: Axis, relative: np.ndarray, busy: np.ndarray) -> None:
