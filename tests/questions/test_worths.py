@@ -12,12 +12,15 @@ from geosim.questions import gradient
 from geosim.questions.changes import changes, unit_of
 from geosim.questions.knobs import Knob
 from geosim.questions.sensitivity import sensitivity
+from geosim.report.worths import notes
 from geosim.scenario import load_scenario
 from geosim.sim import simulate
 from geosim.sim.closed_form import batch_from, steady_state
+from geosim.tune.sensitivity import threshold
 
 TWO_LEVEL = [name for name in preset_names() if not load_policy(name).is_flat]
 LOSSY = {"wan.0.loss": 0.001}
+SOME_LOSS = {"wan.0.loss": 0.0001}  # bandwidth still counts, as it does not once loss alone bounds windows
 
 
 def slope(scenario, policy, knob):
@@ -97,8 +100,21 @@ def test_both_models_agree_within_a_per_cent_where_smooth(policy):
         assert worth.disagreement <= 0.01, worth
 
 
+@pytest.mark.parametrize("policy", ["local-sgd", "diloco"])
+def test_links_that_count_are_smooth_on_the_laptop(policy):
+    """0.1 %: what a central difference over half a unit of a tenth leaves of the curvature of 1 / bandwidth."""
+    pytest.importorskip("jax")
+    found = sensitivity(load_scenario("laptop", SOME_LOSS), load_policy(policy), seeds=1, windows=20)
+    links = [worth for worth in found.worths if worth.method == "gradient"]
+    assert len(links) == 3
+    for worth in links:
+        assert worth.smooth
+        assert worth.engine_s < 0
+        assert worth.disagreement <= 0.001
+
+
 def test_signs_are_as_everyone_expects():
-    scenario = load_scenario("laptop", {"wan.0.loss": 0.0001})
+    scenario = load_scenario("laptop", SOME_LOSS)
     worths = {w.change: w for w in sensitivity(scenario, load_policy("local-sgd")).worths}
     for name in ("10 Mbit/s more", "1 ms less RTT", "0.001 % less loss", "1 % less compute time", "K = 17"):
         assert worths[name].engine_s < 0 < worths[name].tokens_per_s
@@ -166,3 +182,19 @@ def test_plain_data_parallelism_has_no_window_to_change():
         "1 % less compute time",
         "one more accelerator a site",
     ]
+
+
+def test_a_kink_is_said():
+    """Where an exchange just hides behind compute, less bandwidth costs and more gains nothing."""
+    policy = load_policy("diloco", {"overlap": "delayed", "interval": 4})
+
+    def exposed(world):
+        return float(steady_state(batch_from(world, [policy])).exposed_s[0])
+
+    world, knob = load_scenario("laptop"), Knob("bandwidth")
+    edge = threshold(lambda v: exposed(knob.turned(world, v)) == 0, 1e5, 1e9, 1e-6)
+    found = sensitivity(knob.turned(world, edge), policy, 1, 100)
+    more = next(worth for worth in found.worths if worth.change.endswith("bit/s more"))
+    assert not more.smooth
+    assert more.engine_s < 0
+    assert "kink" in " ".join(notes(found))
