@@ -1,5 +1,6 @@
 """The points of a sweep on one process or on many, their rows in grid order whatever comes first."""
 
+import os
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -17,7 +18,8 @@ def run_points(sweep: Sweep, start: int, jobs: int, backend: str) -> Generator[R
         sweep: what to run.
         start: how many points are done already.
         jobs: processes at once.
-        backend: of joblib: "loky" (processes here), "dask" or "ray" (a cluster, or one made here).
+        backend: of joblib: "loky" (processes here), "dask" or "ray" (the cluster that DASK_SCHEDULER_ADDRESS
+            or RAY_ADDRESS names, or processes here).
 
     Raises:
         UsageError: if what the backend needs is not installed.
@@ -34,14 +36,16 @@ def _parallel(
     import joblib
 
     simulate, points = joblib.delayed(sweep.around.simulate), range(start, len(sweep))
-    # Where joblib has no generator over a backend, rows come a few at a time.
-    batch = _RAY_BATCH * jobs if backend == "ray" else len(points)
-    kind = "list" if backend == "ray" else "generator"
     try:
-        with joblib.parallel_config(backend=backend, n_jobs=jobs):
+        # A cluster's own size counts, and what is started here has `jobs` processes.
+        with joblib.parallel_config(backend=backend, n_jobs=jobs if backend == "loky" else -1):
+            # Where joblib has no generator over a backend, rows come a few at a time.
+            in_batches = backend == "ray"
+            batch = _RAY_BATCH * joblib.effective_n_jobs(-1) if in_batches else max(1, len(points))
             for at in range(0, len(points), batch):
                 some = points[at : at + batch]
-                found = joblib.Parallel(return_as=kind)(simulate(sweep.values(i)) for i in some)
+                parallel = joblib.Parallel(return_as="list" if in_batches else "generator")
+                found = parallel(simulate(sweep.values(i)) for i in some)
                 for i, metrics in zip(some, found, strict=True):
                     yield sweep.row(i, metrics)
     finally:
@@ -71,15 +75,15 @@ def _stop_loky() -> None:
 
 def _dask(jobs: int) -> Callable[[], None]:
     try:
-        from distributed import Client, get_client
+        import dask
+        from distributed import Client
     except ImportError:
         raise _missing("dask", "dask[distributed]") from None
-    try:
-        get_client()
-    except ValueError:
-        client: Any = Client(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
-        return lambda: client.close()
-    return lambda: None
+    if dask.config.get("scheduler-address", None):  # DASK_SCHEDULER_ADDRESS
+        client: Any = Client()
+    else:
+        client = Client(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
+    return lambda: client.close()
 
 
 def _ray(jobs: int) -> Callable[[], None]:
@@ -89,10 +93,11 @@ def _ray(jobs: int) -> Callable[[], None]:
     except ImportError:
         raise _missing("ray", "ray") from None
     register_ray()
-    if not ray.is_initialized():
+    if os.environ.get("RAY_ADDRESS"):
+        ray.init(log_to_driver=False)
+    else:
         ray.init(num_cpus=jobs, log_to_driver=False, include_dashboard=False)
-        return lambda: ray.shutdown()
-    return lambda: None
+    return lambda: ray.shutdown()
 
 
 def _missing(backend: str, package: str) -> UsageError:

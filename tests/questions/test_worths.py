@@ -102,7 +102,7 @@ def test_both_models_agree_within_a_per_cent_where_smooth(policy):
 
 @pytest.mark.parametrize("policy", ["local-sgd", "diloco"])
 def test_links_that_count_are_smooth_on_the_laptop(policy):
-    """0.1 %: what a central difference over half a unit of a tenth leaves of the curvature of 1 / bandwidth."""
+    """0.1 %: what a central difference over half of a tenth leaves of the curvature of 1 / bandwidth."""
     pytest.importorskip("jax")
     found = sensitivity(load_scenario("laptop", SOME_LOSS), load_policy(policy), seeds=1, windows=20)
     links = [worth for worth in found.worths if worth.method == "gradient"]
