@@ -66,7 +66,8 @@ def sweep(
     """Simulate a policy over a grid of any fields of the scenario or the policy.
 
     For example --grid "wan.0.bandwidth=1 Gbit/s:100 Gbit/s:9log" --grid
-    policy.interval=1,4,16. Rows come in grid order and are the same for any --jobs.
+    policy.interval=1,4,16. Rows come in grid order and are the same for any
+    --jobs.
     """
     from geosim.policy import load_policy
     from geosim.questions.sweep import make_sweep
@@ -155,8 +156,8 @@ def require(
 ) -> None:
     """Find the least bandwidth, the largest RTT and the highest loss that reach a target.
 
-    One is varied at a time, all else stays as it is. Each answer is run, and so is
-    what lies 1 % beyond it.
+    One is varied at a time, all else stays as it is. Each answer is run, and
+    so is what lies 1 % beyond it.
     """
     from geosim.policy import load_policy
     from geosim.questions.knobs import knobs_for
@@ -221,8 +222,8 @@ def sensitivity(
 ) -> None:
     """Say what a change is worth in step time and tokens a second.
 
-    One more Gbit/s, one ms less RTT, one more accelerator a site, K + 1 and so on:
-    by derivatives of the closed form, checked by differences of the engine.
+    One more Gbit/s, one ms less RTT, one more accelerator a site, K + 1 and so
+    on: by derivatives of the closed form, checked by differences of the engine.
     """
     from geosim.policy import load_policy
     from geosim.questions.sensitivity import sensitivity as find
