@@ -1,25 +1,29 @@
-"""`geosim`: what is built in, simulate, compare, tune. Commands import what they need when they run."""
+"""`geosim`: what is built in, simulate, compare, tune, and what one asks. Commands import when they run."""
 
-import errno
-import json
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from geosim.commands import questions
+from geosim.commands.shared import (
+    CalibrationFile,
+    Json,
+    PolicyName,
+    ScenarioName,
+    Seeds,
+    Settings,
+    Windows,
+    calibration_of,
+    check_writable,
+    print_json,
+    print_screen,
+    world_of,
+    write_file,
+)
 from geosim.console import run_quietly
 from geosim.errors import UsageError
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from geosim.cost.calibration import Calibration
-    from geosim.scenario import Scenario
-
-
-_NARROWEST = 80  # columns; a narrower terminal breaks the lines itself, and nothing is left out
 
 app = typer.Typer(
     name="geosim",
@@ -28,23 +32,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Simulate and tune the training of large models across data centres.",
 )
-
-ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A built-in scenario or a YAML file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help='Set a field by its path: wan.0.rtt="80 ms", policy.interval=8.'
-    ),
-]
-Seeds = Annotated[int, typer.Option("--seeds", min=1, max=10_000, help="Simulated runs.")]
-Windows = Annotated[
-    int, typer.Option("--windows", min=1, max=1_000_000, help="Windows measured in each run.")
-]
-CalibrationFile = Annotated[
-    Path | None,
-    typer.Option("--calibration", metavar="FILE", help="Measured constants of a machine, in YAML."),
-]
 
 
 @app.command()
@@ -55,9 +42,9 @@ def scenarios(as_json: Json = False) -> None:
 
     loaded = [load_scenario(name) for name in scenario_names()]
     if as_json:
-        _print_json({"scenarios": [listing.scenario(s) for s in loaded]})
+        print_json({"scenarios": [listing.scenario(s) for s in loaded]})
     else:
-        _print(tables.scenarios_table(loaded))
+        print_screen(tables.scenarios_table(loaded))
 
 
 @app.command()
@@ -68,17 +55,15 @@ def policies(as_json: Json = False) -> None:
 
     loaded = [load_policy(name) for name in preset_names()]
     if as_json:
-        _print_json({"policies": [listing.policy(p) for p in loaded]})
+        print_json({"policies": [listing.policy(p) for p in loaded]})
     else:
-        _print(tables.policies_table(loaded))
+        print_screen(tables.policies_table(loaded))
 
 
 @app.command()
 def simulate(
     scenario: ScenarioName,
-    policy: Annotated[
-        str, typer.Option("--policy", metavar="NAME|FILE", help="A built-in policy or a YAML file.")
-    ],
+    policy: PolicyName,
     settings: Settings = None,
     seeds: Seeds = 3,
     windows: Windows = 200,
@@ -94,11 +79,11 @@ def simulate(
     from geosim.report import tables, verdict
     from geosim.sim import Tracer, simulate
 
-    world, changes = _scenario(scenario, settings)
+    world, changes = world_of(scenario, settings)
     chosen = load_policy(policy, changes)
-    known = _calibration(calibration)
+    known = calibration_of(calibration)
     if trace is not None:
-        _check_writable(trace)
+        check_writable(trace)
     tracer = None if trace is None else Tracer()
     result = simulate(world, chosen, seeds=seeds, windows=windows, calibration=known, trace=tracer)
     if trace is not None and tracer is not None:
@@ -106,11 +91,13 @@ def simulate(
 
         write_trace(trace, result, tracer)
     if as_json:
-        _print_json(result.to_dict())
+        print_json(result.to_dict())
     else:
-        _print(tables.simulation(world, chosen, result.to_dict(), verdict.hiding(chosen, result.to_dict())))
+        print_screen(
+            tables.simulation(world, chosen, result.to_dict(), verdict.hiding(chosen, result.to_dict()))
+        )
         if trace is not None:
-            _print(f"\ntrace: {trace} (open it at ui.perfetto.dev)")
+            print_screen(f"\ntrace: {trace} (open it at ui.perfetto.dev)")
 
 
 @app.command()
@@ -134,9 +121,9 @@ def compare(
     from geosim.report import claims, notes, tables
     from geosim.sim import simulate
 
-    world, changes = _scenario(scenario, settings)
+    world, changes = world_of(scenario, settings)
     chosen = [load_policy(name, changes) for name in policy]
-    known = _calibration(calibration)
+    known = calibration_of(calibration)
     results = []
     for p in chosen:
         try:
@@ -148,12 +135,12 @@ def compare(
     checked = claims.check(world, chosen, results, known)
     if as_json:
         rows = [claim.to_dict() for claim in checked]
-        _print_json({"scenario": world.name, "results": results, "notes": said, "claims": rows})
+        print_json({"scenario": world.name, "results": results, "notes": said, "claims": rows})
         return
-    _print(tables.comparison(world, results, [p.name for p in chosen]))
-    _print(tables.listing("What decides it", said))
+    print_screen(tables.comparison(world, results, [p.name for p in chosen]))
+    print_screen(tables.listing("What decides it", said))
     if checked:
-        _print(claims.table(checked))
+        print_screen(claims.table(checked))
 
 
 @app.command()
@@ -189,78 +176,28 @@ def tune(
     from geosim.settings import apply_settings
     from geosim.tune import default_base, held_fields, tune
 
-    world, changes = _scenario(scenario, settings)
+    world, changes = world_of(scenario, settings)
     if base is None:
         start = policy_from_dict(apply_settings(SyncPolicy, default_base().to_dict(), changes))
     else:
         start = load_policy(base, changes)
-    known = _calibration(calibration)
+    known = calibration_of(calibration)
     if out is not None:
-        _check_writable(out)
+        check_writable(out)
     tuned = tune(world, base=start, max_interval=max_interval, calibration=known, held=held_fields(changes))
     reasons = reason(world, tuned, known)
     if out is not None:
-        _write(out, tuned.chosen.policy.to_yaml())
+        write_file(out, tuned.chosen.policy.to_yaml())
     if as_json:
-        _print_json(tuning.data(tuned, reasons))
+        print_json(tuning.data(tuned, reasons))
     else:
-        _print(tuning.screen(world, tuned, reasons))
+        print_screen(tuning.screen(world, tuned, reasons))
         if out is not None:
-            _print(f"\npolicy: {out}")
+            print_screen(f"\npolicy: {out}")
 
 
-def _scenario(name: str, settings: list[str] | None) -> "tuple[Scenario, dict[str, Any]]":
-    """The scenario with its settings applied, and the settings that are the policy's."""
-    from geosim.scenario import load_scenario
-    from geosim.settings import split_settings
-
-    for_scenario, for_policy = split_settings(settings or ())
-    return load_scenario(name, for_scenario), for_policy
-
-
-def _calibration(path: Path | None) -> "Calibration | None":
-    from geosim.cost.calibration import load_calibration
-
-    return None if path is None else load_calibration(path)
-
-
-def _check_writable(path: Path) -> None:
-    """Refuse a path that cannot be written before the work starts."""
-    folder = path.parent
-    try:
-        if path.is_dir():
-            raise UsageError(f"{path}: is a folder: name a file")
-        if not folder.is_dir():
-            raise UsageError(f"{path}: there is no folder {folder}: create it first")
-        if not path.exists():
-            path.touch()
-            path.unlink()
-        elif not os.access(path, os.W_OK):
-            raise UsageError(f"{path}: cannot write: {os.strerror(errno.EACCES)}")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot write: {error.strerror}") from None
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot write: {error.strerror}") from None
-
-
-def _print(what: "RenderableType") -> None:
-    """Print a screen, without the blanks that pad tables to their width."""
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False, emoji=False)
-    console.width = max(console.width, _NARROWEST)
-    with console.capture() as capture:
-        console.print(what)
-    typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
-
-
-def _print_json(data: Any) -> None:
-    typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+for question in (questions.sweep, questions.require, questions.sensitivity):
+    app.command()(question)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -198,12 +198,14 @@ def _links(
                 " add it or choose another topology"
             )
         ratio = link.bandwidth(names[a]) / link.bandwidth_bytes_per_s
+        two_way = at_once and (b, a) in ways
         out.append(
             LinkPlan(
                 name=f"{names[a]}->{names[b]}",
                 source=a,
                 target=b,
-                path=make_path(link, names[a], at_once and (b, a) in ways),
+                path=make_path(link, names[a], two_way),
+                two_way=two_way,
                 jitter_s=link.jitter_s,
                 wire_per_payload=1 / payload_share(link.mtu_bytes) / (1 - link.loss),
                 trace=tuple((p.at_s, p.bandwidth_bytes_per_s * ratio) for p in link.trace),

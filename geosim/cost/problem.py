@@ -34,12 +34,19 @@ class SitePlan:
 
 @dataclass(frozen=True)
 class LinkPlan:
-    """One direction between two sites. `trace` holds (from second, bytes per second) of this direction."""
+    """One direction between two sites.
+
+    Attributes:
+        name: "from->to"; source, target: numbers of the sites.
+        two_way: whether as much goes the other way at the same time.
+        trace: (from second, bytes per second) of this direction.
+    """
 
     name: str
     source: int
     target: int
     path: Path
+    two_way: bool
     jitter_s: float
     wire_per_payload: float
     trace: tuple[tuple[float, float], ...]

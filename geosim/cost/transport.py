@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from geosim.scenario import WanLink
 
@@ -132,24 +133,34 @@ def wire_bytes(payload_bytes: float, link: WanLink) -> float:
     return payload_bytes / payload_share(link.mtu_bytes) / (1 - link.loss)
 
 
+def namespace(*values: Any) -> Any:
+    """The array namespace of the first value that is neither a number nor a numpy array; else numpy."""
+    for value in values:
+        if not isinstance(value, np.ndarray | np.generic | float | int):
+            return array_namespace(value)
+    return np
+
+
 def window_after(window: Any, size_bytes: Any, limit: Any) -> Any:
     """The window after `size_bytes` were sent and acknowledged.
 
     Slow start adds what is acknowledged, while the window is less than twice the most that was in flight at
     once (Linux, `tcp_is_cwnd_limited`): of bursts of 1, 2, 4, ... windows the last full one or the rest.
     """
-    window, size = np.maximum(np.asarray(window, float), 1.0), np.asarray(size_bytes, float)
-    full = np.maximum(np.ceil(np.log2(size / window + 1)) - 1, 0.0)
-    rest = size - window * (np.exp2(full) - 1)
-    largest = np.maximum(np.where(full > 0, window * np.exp2(full - 1), 0.0), rest)
-    return np.minimum(np.maximum(window, np.minimum(window + size, 2 * largest)), limit)
+    xp = namespace(window, size_bytes, limit)
+    window, size = xp.maximum(xp.asarray(window, dtype=float), 1.0), xp.asarray(size_bytes, dtype=float)
+    full = xp.maximum(xp.ceil(xp.log2(size / window + 1)) - 1, 0.0)
+    rest = size - window * (xp.exp2(full) - 1)
+    largest = xp.maximum(xp.where(full > 0, window * xp.exp2(full - 1), 0.0), rest)
+    return xp.minimum(xp.maximum(window, xp.minimum(window + size, 2 * largest)), limit)
 
 
 def window_restart(window: Any, idle_s: Any, initial: Any, rto_s: Any, restarts: Any) -> Any:
     """The window after `idle_s` of silence: halved for every `rto_s`, but not below `initial`."""
-    halvings = np.where(restarts, np.floor(np.maximum(idle_s, 0.0) / rto_s), 0.0)
-    fallen = np.maximum(window * 0.5 ** np.minimum(halvings, 60.0), initial)
-    return np.minimum(fallen, window)
+    xp = namespace(window, idle_s, initial, rto_s)
+    halvings = xp.where(restarts, xp.floor(xp.maximum(idle_s, 0.0) / rto_s), 0.0)
+    fallen = xp.maximum(window * 0.5 ** xp.minimum(halvings, 60.0), initial)
+    return xp.minimum(fallen, window)
 
 
 def send_time(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, stream: Any) -> Any:
@@ -167,18 +178,19 @@ def send_time(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, s
         limit: of the window, bytes.
         stream: bytes per second once out of slow start.
     """
-    size, rate, rtt = np.asarray(size_bytes, float), np.asarray(rate, float), np.asarray(rtt_s, float)
-    full = np.minimum(rate * rtt * (1 - 1e-12), limit)
-    first = np.where(full > 0, np.minimum(window, limit), 1.0)
-    most = np.maximum(np.ceil(np.log2(np.maximum(full, first) / first)), 0.0)
-    most = np.where((most > 0) & (first * np.exp2(most - 1) >= full), most - 1, most)
-    need = np.maximum(np.ceil(np.log2(size / first + 1)) - 1, 0.0)
-    need = np.where((need > 0) & (first * (np.exp2(need) - 1) >= size), need - 1, need)
-    rounds = np.minimum(most, need)
-    left = np.maximum(size - first * (np.exp2(rounds) - 1), 0.0)
-    head = np.where(limit >= rate * rtt, np.minimum(left, rate * rtt), 0.0)
-    burst = np.where(need < most, left, head)
-    return rounds * rtt + burst / rate + (left - burst) / np.minimum(rate, stream)
+    xp = namespace(size_bytes, rate, rtt_s, window, limit, stream)
+    size, rate, rtt = (xp.asarray(value, dtype=float) for value in (size_bytes, rate, rtt_s))
+    full = xp.minimum(rate * rtt * (1 - 1e-12), limit)
+    first = xp.where(full > 0, xp.minimum(window, limit), 1.0)
+    most = xp.maximum(xp.ceil(xp.log2(xp.maximum(full, first) / first)), 0.0)
+    most = xp.where((most > 0) & (first * xp.exp2(most - 1) >= full), most - 1, most)
+    need = xp.maximum(xp.ceil(xp.log2(size / first + 1)) - 1, 0.0)
+    need = xp.where((need > 0) & (first * (xp.exp2(need) - 1) >= size), need - 1, need)
+    rounds = xp.minimum(most, need)
+    left = xp.maximum(size - first * (xp.exp2(rounds) - 1), 0.0)
+    head = xp.where(limit >= rate * rtt, xp.minimum(left, rate * rtt), 0.0)
+    burst = xp.where(need < most, left, head)
+    return rounds * rtt + burst / rate + (left - burst) / xp.minimum(rate, stream)
 
 
 def time_for(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geosim.report.parts import PARTS, parts_of
-from geosim.report.style import BLUE, CYCLE, GREY, INK, LIGHT, RED, drawing
+from geosim.report.style import BLUE, CYCLE, GREY, LIGHT, RED, drawing, plain_log_ticks
 from geosim.units import SIZE, TIME, show
 
 if TYPE_CHECKING:
@@ -63,8 +63,9 @@ def predicted_measured_figure(
                 zorder=3,
                 label=group or None,
             )
-        ax.set(xscale="log", yscale="log", xlim=band, ylim=band, aspect="equal")
-        _plain_log_ticks(ax)
+        ax.set(xlim=band, ylim=band, aspect="equal")
+        plain_log_ticks(ax, "x")
+        plain_log_ticks(ax, "y")
         ax.set_xlabel("measured step time (s)")
         ax.set_ylabel("predicted step time (s)")
         ax.set_title("Predicted against measured")
@@ -205,14 +206,3 @@ def _time_unit(longest: float) -> tuple[str, float]:
         if longest >= 2 * factor:
             return unit, factor
     return "s", 1.0
-
-
-def _plain_log_ticks(ax: "Axes") -> None:
-    """Ticks at 1, 2 and 5 of each decade, written as plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
-    ax.tick_params(which="both", colors=INK)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from geosim.errors import UsageError
 
@@ -61,3 +61,17 @@ def drawing(path: Path | str, rows: int, columns: int, size: tuple[float, float]
             figure.savefig(path)
         except OSError as error:
             raise UsageError(f"{path}: cannot write: {error.strerror}") from None
+
+
+def plain_log_ticks(ax: "Axes", which: Literal["x", "y"]) -> None:
+    """A logarithmic axis: ticks at 1, 2 and 5 of each decade, or at the decades of many, as plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    ax.set(**{f"{which}scale": "log"})
+    low, high = axis.get_view_interval()
+    subs = (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+    ax.tick_params(axis=which, which="both", colors=INK)

@@ -3,7 +3,7 @@
 from geosim.scenario.accelerator import Accelerator, accelerators
 from geosim.scenario.fabric import Fabric, Hop
 from geosim.scenario.link import TracePoint, WanLink
-from geosim.scenario.loader import load_scenario, scenario_names
+from geosim.scenario.loader import change_scenario, load_scenario, scenario_names
 from geosim.scenario.scenario import Scenario
 from geosim.scenario.site import Site
 from geosim.scenario.workload import Model, Workload, models
@@ -19,6 +19,7 @@ __all__ = [
     "WanLink",
     "Workload",
     "accelerators",
+    "change_scenario",
     "load_scenario",
     "models",
     "scenario_names",

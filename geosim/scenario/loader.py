@@ -31,6 +31,16 @@ def load_scenario(name_or_file: str, changes: Mapping[str, Any] | None = None) -
     return from_dict(Scenario, data, f"scenario {name_or_file}")
 
 
+def change_scenario(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
+    """A scenario with fields set by dotted path.
+
+    Raises:
+        UsageError: a path that leads nowhere, or a value that is wrong: one line.
+    """
+    data = apply_settings(Scenario, scenario.to_dict(), changes, _written_out)
+    return from_dict(Scenario, data, f"scenario {scenario.name}")
+
+
 def _written_out(field: str, word: str) -> dict[str, Any]:
     """What a catalog name stands for, so that ``workload.model.layers=2`` changes one field of it."""
     if field == "model":

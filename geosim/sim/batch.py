@@ -3,14 +3,16 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
 from geosim.cost import Calibration, Problem, build
-from geosim.cost.problem import LinkPlan
+from geosim.cost.transport import namespace
 from geosim.policy import Delayed, Direct, Eager, Ring, Streaming, SyncPolicy
 from geosim.policy.adapt import Fixed
 from geosim.scenario import Scenario
+from geosim.sim.standing import link_columns, shared_rate, slowest_link
 
 
 class Reason(IntEnum):
@@ -94,6 +96,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.interval)
+
+    @property
+    def namespace(self) -> Any:
+        """The array namespace of the columns: numpy, unless some of them are of another."""
+        return namespace(*(getattr(self, f.name) for f in fields(self)))
 
     def take(self, rows: np.ndarray) -> "Batch":
         """The batch of some rows, also repeated ones: `dataclasses.replace` then sets what a grid varies."""
@@ -184,27 +191,22 @@ def _template(problem: Problem) -> _Row:
     row.lists = {name: [] for name in _LISTS}
     if problem.flat is not None:
         _fill_flat(row, problem)
-    if not problem.links or problem.flat is not None:
-        wire, path = 0.0, None
-    else:
-        size = sum(f.payload_bytes for f in problem.fragments)
-        link = max(
-            problem.links, key=lambda k: k.path.rtt_s + size * k.wire_per_payload / _shared_rate(problem, k)
-        )
-        wire, path = link.wire_per_payload, link.path
-        row.scalars |= {
-            "rate": _shared_rate(problem, link), "rtt_s": path.rtt_s, "rto_s": path.rto_s,
-            "restarts": path.restarts, "mutual": _is_mutual(problem), "hops": _longest_way(problem),
-            "link_payloads": sum(t.payloads for t in problem.routes) / len(problem.links),
-        }  # fmt: skip
     for fragment in problem.fragments:
         row.lists["encode_s"].append(fragment.encode_s[slow])
         row.lists["after_s"].append(fragment.gather_s[slow] + fragment.apply_s[slow])
         row.lists["decode_s"].append(fragment.decode_s[slow] + problem.overhead_s)
-        row.lists["size_bytes"].append(fragment.payload_bytes * wire)
-        row.lists["window_limit"].append(path.window_limit(fragment.flows) if path else 1.0)
-        row.lists["window_first"].append(path.initial_window(fragment.flows) if path else 1.0)
-        row.lists["stream"].append(path.stream_rate(fragment.flows) if path else 1.0)
+    if problem.links and problem.flat is None:
+        row.scalars |= {
+            "mutual": _is_mutual(problem), "hops": _longest_way(problem),
+            "link_payloads": sum(t.payloads for t in problem.routes) / len(problem.links),
+        }  # fmt: skip
+        scalars, lists = link_columns(problem, slowest_link(problem))
+        row.scalars |= scalars
+        row.lists |= lists
+    else:
+        row.lists["size_bytes"] = [0.0] * len(problem.fragments)
+        for name in ("window_limit", "window_first", "stream"):
+            row.lists[name] = [1.0] * len(problem.fragments)
     return row
 
 
@@ -236,15 +238,6 @@ def _fill_flat(row: _Row, problem: Problem) -> None:
     }  # fmt: skip
 
 
-def _shared_rate(problem: Problem, link: LinkPlan) -> float:
-    """What one of a site's links gets when the site's own limits are shared evenly."""
-    out = sum(1 for other in problem.links if other.source == link.source)
-    back = sum(1 for other in problem.links if other.target == link.target)
-    site = problem.sites[link.source]
-    other = problem.sites[link.target]
-    return min(link.path.rate_bytes_per_s, site.uplink_bytes_per_s / out, other.downlink_bytes_per_s / back)
-
-
 def _structural(problem: Problem) -> Reason:
     """Reasons that follow from scenario and policy alone."""
     first = problem.sites[0]
@@ -261,10 +254,10 @@ def _structural(problem: Problem) -> Reason:
         for costs in (fragment.encode_s, fragment.decode_s, fragment.gather_s, fragment.apply_s):
             if any(cost != costs[0] for cost in costs):
                 return Reason.UNEQUAL
-    alike = {(link.path, link.wire_per_payload, _shared_rate(problem, link)) for link in problem.links}
+    alike = {(link.path, link.wire_per_payload, shared_rate(problem, link)) for link in problem.links}
     if len(alike) > 1:
         return Reason.UNEQUAL
-    if any(_shared_rate(problem, link) < link.path.rate_bytes_per_s for link in problem.links):
+    if any(shared_rate(problem, link) < link.path.rate_bytes_per_s for link in problem.links):
         return Reason.TRUNK
     if not isinstance(problem.policy.topology, Direct | Ring):
         return Reason.TOPOLOGY

@@ -1,0 +1,93 @@
+"""What all commands share: options, how a scenario is found, where they print and write."""
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from geosim.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from geosim.cost.calibration import Calibration
+    from geosim.scenario import Scenario
+
+_NARROWEST = 80  # columns; a narrower terminal breaks the lines itself, and nothing is left out
+
+ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A built-in scenario or a YAML file.")]
+PolicyName = Annotated[
+    str, typer.Option("--policy", metavar="NAME|FILE", help="A built-in policy or a YAML file.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help='Set a field by its path: wan.0.rtt="80 ms", policy.interval=8.'
+    ),
+]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, max=10_000, help="Simulated runs.")]
+Windows = Annotated[
+    int, typer.Option("--windows", min=1, max=1_000_000, help="Windows measured in each run.")
+]
+CalibrationFile = Annotated[
+    Path | None,
+    typer.Option("--calibration", metavar="FILE", help="Measured constants of a machine, in YAML."),
+]
+
+
+def world_of(name: str, settings: list[str] | None) -> "tuple[Scenario, dict[str, Any]]":
+    """The scenario with its settings applied, and the settings that are the policy's."""
+    from geosim.scenario import load_scenario
+    from geosim.settings import split_settings
+
+    for_scenario, for_policy = split_settings(settings or ())
+    return load_scenario(name, for_scenario), for_policy
+
+
+def calibration_of(path: Path | None) -> "Calibration | None":
+    from geosim.cost.calibration import load_calibration
+
+    return None if path is None else load_calibration(path)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a path that cannot be written before the work starts."""
+    folder = path.parent
+    try:
+        if path.is_dir():
+            raise UsageError(f"{path}: is a folder: name a file")
+        if not folder.is_dir():
+            raise UsageError(f"{path}: there is no folder {folder}: create it first")
+        if not path.exists():
+            path.touch()
+            path.unlink()
+        elif not os.access(path, os.W_OK):
+            raise UsageError(f"{path}: cannot write: {os.strerror(errno.EACCES)}")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot write: {error.strerror}") from None
+
+
+def write_file(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot write: {error.strerror}") from None
+
+
+def print_screen(what: "RenderableType") -> None:
+    """Print a screen, without the blanks that pad tables to their width."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.width = max(console.width, _NARROWEST)
+    with console.capture() as capture:
+        console.print(what)
+    typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def print_json(data: Any) -> None:
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
