@@ -13,7 +13,7 @@ from geosim.scenario import accelerators
 
 @dataclass(frozen=True)
 class Rows:
-    """Measured steps of one table: what ran, on what, seconds measured, and a label by which rows are split."""
+    """Measured steps of a table: what ran, on what, in which time, and labels by which rows are split."""
 
     shape: Shape
     split: Split
@@ -27,7 +27,11 @@ def read(path: Path) -> list[dict[str, str]]:
     """A CSV file's rows; comment lines come before its heads, of which the first may begin with '# ' too."""
     with path.open(encoding="utf-8") as file:
         lines = list(file)
-    first = next(i for i, line in enumerate(lines) if "," in line and not line.startswith(("# source", "# licence", "# MFU")))
+    first = next(
+        i
+        for i, line in enumerate(lines)
+        if "," in line and not line.startswith(("# source", "# licence", "# MFU"))
+    )
     return list(csv.DictReader(lines[first:]))
 
 
@@ -36,11 +40,26 @@ def column(rows: Iterable[dict[str, str]], name: str) -> np.ndarray:
     return np.array([float(row[name]) for row in rows])
 
 
-def gpt(layers: np.ndarray, hidden: np.ndarray, heads: np.ndarray, sequence: np.ndarray, vocabulary: int) -> Shape:
+def gpt(
+    layers: np.ndarray,
+    hidden: np.ndarray,
+    heads: np.ndarray,
+    sequence: np.ndarray,
+    vocabulary: int,
+    dropout: bool,
+) -> Shape:
     """GPT: four times as wide inside, two matrices, learned positions, head tied to the embedding."""
     return Shape(
-        layers=layers, hidden=hidden, heads=heads, kv_width=hidden, ffn=4 * hidden, matrices=2.0, vocabulary=vocabulary,
-        sequence=sequence, dense_parameters=12 * layers * hidden**2 + (vocabulary + sequence) * hidden, tied=True,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_width=hidden,
+        ffn=4 * hidden,
+        matrices=2.0,
+        vocabulary=vocabulary,
+        sequence=sequence,
+        dense_parameters=12 * layers * hidden**2 + (vocabulary + sequence) * hidden,
+        dropout=dropout,
     )
 
 
@@ -51,5 +70,9 @@ def machine(names: Iterable[str], precision: Iterable[str], intra: np.ndarray, i
         peak_flops=np.array([a.peak_flops(p) for a, p in zip(known, precision, strict=True)]),
         attention_flops=np.array([a.peak_flops("bf16") for a in known]),
         memory_bytes_per_s=np.array([a.memory_bandwidth_bytes_per_s for a in known]),
-        per_node=8, intra_bytes_per_s=intra, intra_latency_s=2e-6, inter_bytes_per_s=inter, inter_latency_s=5e-6,
+        per_node=8,
+        intra_bytes_per_s=intra,
+        intra_latency_s=2e-6,
+        inter_bytes_per_s=inter,
+        inter_latency_s=5e-6,
     )

@@ -19,11 +19,24 @@ def load(table: str) -> Rows:
     layers, hidden = column(rows, "layers"), column(rows, "hidden size")
     count = len(rows)
     return Rows(
-        gpt(layers, hidden, column(rows, "attention heads"), column(rows, "sequence length"), _VOCABULARY),
+        gpt(
+            layers,
+            hidden,
+            column(rows, "attention heads"),
+            column(rows, "sequence length"),
+            _VOCABULARY,
+            True,
+        ),
         Split(
-            tensor=column(rows, "tensor parallelism"), pipeline=column(rows, "pipeline parallelism"), data=data,
-            micro_batch=micro, micro_batches=column(rows, "global batch") / data / micro, full=True,
-            fused_attention=False, overlap=False, gradient_bytes=2.0,
+            tensor=column(rows, "tensor parallelism"),
+            pipeline=column(rows, "pipeline parallelism"),
+            data=data,
+            micro_batch=micro,
+            micro_batches=column(rows, "global batch") / data / micro,
+            full=True,
+            fused_attention=False,
+            overlap=False,
+            gradient_bytes=2.0,
         ),
         machine(["A100-80"] * count, ["fp16"] * count, np.full(count, 300e9), np.full(count, 12.5e9)),
         column(rows, "iteration time (ms)") / 1e3,

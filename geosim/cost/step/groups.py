@@ -12,12 +12,18 @@ def _inside(ranks: Number, stride: Number, machine: Machine) -> Number:
 
 
 def scatter_time(
-    size_bytes: Number, ranks: Number, stride: Number, machine: Machine, known: Constants, messages: Number = 1.0
+    size_bytes: Number,
+    ranks: Number,
+    stride: Number,
+    machine: Machine,
+    known: Constants,
+    messages: Number = 1.0,
 ) -> Number:
     """Seconds of a reduce-scatter, an all-gather or an all-to-all of `size_bytes`, sent as `messages` parts.
 
-    Inside nodes and between them the bytes flow at the same time (NCCL's rings cross a node at the bandwidth of
-    all its network cards), so the slower tier counts; each phase of the ring costs its tier's latency.
+    Inside nodes and between them the bytes flow at the same time (NCCL's rings cross a node at the
+    bandwidth of all its network cards), so the slower tier counts; each phase of the ring costs its tier's
+    latency.
     """
     inside = _inside(ranks, stride, machine)
     nodes = np.ceil(ranks / inside)
@@ -39,7 +45,8 @@ def send_time(size_bytes: Number, stride: Number, machine: Machine, known: Const
 def overlapped(compute_s: Number, collective_s: Number, known: Constants) -> Number:
     """Seconds of compute and a collective at once: the longer one, and a share of the shorter one.
 
-    They compete for multiprocessors and memory, and the first and last collective have nothing to hide behind.
+    They compete for multiprocessors and memory, and the first and last collective have nothing to hide
+    behind.
     """
     both = np.minimum(compute_s, collective_s)
     return np.maximum(compute_s, collective_s) + known.interference * both

@@ -1,11 +1,10 @@
-"""Seconds of the kernels of a transformer on one accelerator: matrix products, attention, passes over memory."""
+"""Seconds of kernels on one accelerator: matrix products, attention, passes over memory."""
 
 import numpy as np
 
 from geosim.cost.step.constants import Constants
 from geosim.cost.step.numbers import Machine, Number
 
-ELEMENT_BYTES = 2.0
 _REFERENCE_FLOPS = 312e12
 
 
@@ -17,13 +16,13 @@ def _reached(peak_flops: Number, share: float, decay: float) -> Number:
 def matmul(
     rows: Number, inner: Number, columns: Number, peak_flops: Number, machine: Machine, known: Constants
 ) -> Number:
-    """Seconds of a (rows, inner) by an (inner, columns) matrix at 16 bits.
+    """Seconds of a (rows, inner) by an (inner, columns) matrix.
 
     Arithmetic and traffic add: a product's share of peak then falls as 1 / (1 + b (1/rows + 1/inner +
     1/columns)), b being FLOPs a byte that the accelerator balances.
     """
     flops = 2.0 * rows * inner * columns
-    touched = ELEMENT_BYTES * (rows * inner + inner * columns + rows * columns)
+    touched = machine.element_bytes * (rows * inner + inner * columns + rows * columns)
     reached = _reached(peak_flops, known.matmul_share, known.matmul_decay)
     return flops / reached + touched / machine.memory_bytes_per_s
 

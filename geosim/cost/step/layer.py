@@ -6,22 +6,23 @@ import numpy as np
 
 from geosim.cost.step.constants import Constants
 from geosim.cost.step.groups import scatter_time
-from geosim.cost.step.kernels import ELEMENT_BYTES, fused_attention, matmul, passes
+from geosim.cost.step.kernels import fused_attention, matmul, passes
 from geosim.cost.step.numbers import Machine, Number, Shape, Split
 
-# Bytes that must move for each score where scores are written to memory, beyond what the two products read and
-# write. Forward: softmax reads and writes 2 each, dropout reads 2 and writes 2 and a mask of 1. Backward: dropout
-# reads 3 and writes 2, softmax reads 4 and writes 2.
+# Bytes that must move for each score where scores are written to memory, beyond what the two products read
+# and write. Forward: softmax reads and writes 2 each, dropout reads 2 and writes 2 and a mask of 1. Backward:
+# dropout reads 3 and writes 2, softmax reads 4 and writes 2.
 _SCORE_FORWARD, _SCORE_BACKWARD = 9.0, 11.0
 # Elements read and written a token, forward: two norms 4 h and two residuals with bias and dropout 7 h, which
-# sequence parallelism divides; splitting and transposing queries, keys and values 6 h; the activation, which reads
-# what each matrix up writes and writes one result. Backward reads the incoming gradient too: twice that.
+# sequence parallelism divides; splitting and transposing queries, keys and values 6 h; the activation,
+# which reads what each matrix up writes and writes one result. Backward reads the incoming gradient too:
+# twice that.
 _WHOLE, _HEADS = 11.0, 6.0
-# FlashAttention-2 (arXiv 2307.08691, section 4.1) counts 2.5 forward passes for the backward one, which rebuilds
-# the scores; model FLOPs count 2, and the fitted share absorbs the rest.
+# FlashAttention-2 (arXiv 2307.08691, section 4.1) counts 2.5 forward passes for the backward one, which
+# rebuilds the scores; model FLOPs count 2, and the fitted share absorbs the rest.
 _ATTENTION_BACKWARD = 2.0
-# Logits at 16 bits become fp32 (6 bytes), the loss reads them twice (8), and their gradient is written in fp32 and
-# read, scaled and cast (10).
+# Logits at 16 bits become fp32 (6 bytes), the loss reads them twice (8), and their gradient is written in
+# fp32 and read, scaled and cast (10).
 _LOGIT_BYTES = 24.0
 
 
@@ -46,13 +47,13 @@ def layer_passes(shape: Shape, split: Split, machine: Machine, known: Constants)
     t, hidden = split.tensor, shape.hidden
     elements = _WHOLE * hidden / np.where(split.sequence_parallel, t, 1) + _HEADS * hidden / t
     elements = elements + shape.top_k * shape.matrices * shape.ffn / t
-    memory = passes(ELEMENT_BYTES * tokens * elements, machine, known)
+    memory = passes(machine.element_bytes * tokens * elements, machine, known)
     forward = products + core + memory
     again = np.where(split.full, forward, np.where(split.selective, core, 0.0))
     backward = 2 * products + core_backward + 2 * memory + again
     # Each of attention and feed-forward ends in an all-reduce: a reduce-scatter and an all-gather.
-    wait = 4 * scatter_time(ELEMENT_BYTES * tokens * hidden, t, 1, machine, known)
-    routed = ELEMENT_BYTES * tokens * shape.top_k * hidden / np.where(split.sequence_parallel, t, 1)
+    wait = 4 * scatter_time(machine.element_bytes * tokens * hidden, t, 1, machine, known)
+    routed = machine.element_bytes * tokens * shape.top_k * hidden / np.where(split.sequence_parallel, t, 1)
     wait = wait + np.where(split.expert > 1, 2 * scatter_time(routed, split.expert, t, machine, known), 0.0)
     launches = 2.0 + np.where(split.full, 1.0, 0.0)
     return Passes(
@@ -64,7 +65,7 @@ def layer_passes(shape: Shape, split: Split, machine: Machine, known: Constants)
 
 
 def head_time(shape: Shape, split: Split, machine: Machine, known: Constants) -> Number:
-    """Seconds of a micro-batch's logits and loss, forward and backward; the tensor group shares the vocabulary."""
+    """Seconds of a micro-batch's logits and loss, both passes; the tensor group shares the vocabulary."""
     tokens = split.micro_batch * shape.sequence
     words = shape.vocabulary / split.tensor
     products = 3 * matmul(tokens, shape.hidden, words, machine.peak_flops, machine, known)
@@ -81,7 +82,9 @@ def _products(shape: Shape, split: Split, machine: Machine, known: Constants) ->
     def product(count: Number, inner: Number, columns: Number) -> Number:
         return matmul(count, inner, columns, machine.peak_flops, machine, known)
 
-    attention = product(tokens, hidden, (hidden + 2 * shape.kv_width) / t) + product(tokens, hidden / t, hidden)
+    attention = product(tokens, hidden, (hidden + 2 * shape.kv_width) / t) + product(
+        tokens, hidden / t, hidden
+    )
     up = (shape.matrices - 1) * product(rows, hidden, shape.ffn / t)
     return attention + local * (up + product(rows, shape.ffn / t, hidden))
 

@@ -11,13 +11,14 @@ class Shape:
     """A decoder-only transformer and the tokens of one sequence.
 
     Attributes:
-        layers, hidden, heads, head_width, kv_width: `kv_width` is the width of keys (and of values) of all heads.
+        layers, hidden, heads, head_width, kv_width: `kv_width` is the width of keys (and of values) of all
+            heads.
         ffn, matrices: inner width of the feed-forward part and its matrices (2, or 3 where it is gated).
         vocabulary, sequence: tokens.
         experts, top_k: of a mixture of experts; 1 and 1 for a dense model.
+        dropout: masks are kept for the backward pass.
         dense_parameters: of all tensors but experts' (with a dense model: all).
         expert_parameters: of all experts of all layers.
-        tied: input and output embeddings are one matrix.
     """
 
     layers: Number
@@ -32,15 +33,16 @@ class Shape:
     expert_parameters: Number = 0.0
     experts: Number = 1
     top_k: Number = 1
-    tied: Number = False
+    dropout: Number = False
 
 
 @dataclass(frozen=True)
 class Machine:
     """An accelerator and the tiers of network around it. FLOP/s, bytes, bytes/s, seconds.
 
-    `vector_flops` is the peak at 16 bits, at which attention runs whatever the precision of the matrices;
-    `inter_bytes_per_s` is an accelerator's share of its node's network cards.
+    `attention_flops` is the peak at which attention runs, 16 bits where the other products run at 8;
+    `inter_bytes_per_s` is an accelerator's share of its node's network cards; `element_bytes` is the size
+    of an activation or of a parameter as kernels read it.
     """
 
     peak_flops: Number
@@ -51,6 +53,7 @@ class Machine:
     intra_latency_s: Number
     inter_bytes_per_s: Number
     inter_latency_s: Number
+    element_bytes: Number = 2.0
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,11 @@ class Split:
     """How one step is divided. Degrees are counts of accelerators; tensor x pipeline x data are all of them.
 
     Attributes:
-        tensor, pipeline, data: degrees. `expert` divides `data`: groups of `expert` data ranks share the experts.
+        tensor, pipeline, data: degrees. `expert` divides `data`: groups of `expert` data ranks share the
+            experts.
         micro_batch: sequences in one pass; `micro_batches`: passes a step and pipeline.
         chunks: model chunks a stage (interleaved schedule); 1: GPipe or 1F1B.
+        all_held: all micro-batches' activations are in memory at once (GPipe).
         full, selective: what is recomputed in the backward pass: whole layers, or attention's core only.
         sequence_parallel: norms and dropout are split over the tensor group.
         zero: 0 to 3 (ZeRO stage; 3 is fully sharded).
@@ -76,6 +81,7 @@ class Split:
     micro_batches: Number
     expert: Number = 1
     chunks: Number = 1
+    all_held: Number = False
     full: Number = False
     selective: Number = False
     sequence_parallel: Number = False

@@ -6,12 +6,12 @@ import numpy as np
 
 from geosim.cost.step.constants import Constants, fitted
 from geosim.cost.step.groups import overlapped, scatter_time, send_time
-from geosim.cost.step.kernels import ELEMENT_BYTES, passes
+from geosim.cost.step.kernels import passes
 from geosim.cost.step.layer import head_time, layer_passes
 from geosim.cost.step.numbers import Machine, Number, Shape, Split
 
-# Adam in mixed precision reads a gradient (4), and reads and writes parameter, first and second moment in fp32
-# (24), and writes the 16-bit parameter (2).
+# Adam in mixed precision reads a gradient (4), and reads and writes parameter, first and second moment in
+# fp32 (24), and writes the 16-bit parameter (2).
 _OPTIMIZER_BYTES = 30.0
 
 
@@ -49,8 +49,11 @@ def stage_layers(shape: Shape, split: Split) -> tuple[Number, Number]:
 def step_time(shape: Shape, split: Split, machine: Machine, known: Constants | None = None) -> StepTime:
     """Seconds of one step.
 
-    The pipeline takes (m - 1) slots of its slowest stage and one of each stage (GPipe, arXiv 1811.06965; 1F1B
-    takes as long, arXiv 2104.04473, section 2.2); with v chunks a stage the fill and drain shrink to 1 / v.
+    ZeRO 0 reduces gradients at the step's end; 1 scatters them and gathers parameters; 2 scatters them for
+    every micro-batch; 3 gathers parameters for every forward and backward pass too (Rajbhandari et al., arXiv
+    1910.02054). The pipeline takes (m - 1) slots of its slowest stage and one of each stage (GPipe, arXiv
+    1811.06965; 1F1B takes as long, arXiv 2104.04473, section 2.2); with v chunks a stage the fill and
+    drain shrink to 1 / v.
     """
     known = known or fitted()
     one = layer_passes(shape, split, machine, known)
@@ -59,19 +62,23 @@ def step_time(shape: Shape, split: Split, machine: Machine, known: Constants | N
     forward, backward = one.forward_s * layers, one.backward_s * layers
     wait = (one.forward_wait_s + one.backward_wait_s) * layers + _between_stages(shape, split, machine, known)
     gather, reduce = _data_collectives(shape, split, machine, known)
-    sharded = np.asarray(split.zero) >= 3
-    fetched = overlapped(forward, gather, known) + overlapped(backward, gather + reduce, known)
-    shown = np.where(sharded, fetched - forward - backward, 0.0)
+    zero = np.asarray(split.zero)
+
+    def beyond(compute_s: Number, collective_s: Number) -> Number:
+        behind = overlapped(compute_s, collective_s, known) - compute_s
+        return np.where(split.overlap, behind, collective_s)
+
+    shown = beyond(forward, np.where(zero >= 3, gather, 0.0))
+    shown = shown + beyond(backward, np.where(zero >= 3, gather, 0.0) + np.where(zero >= 2, reduce, 0.0))
+    ends = np.select([zero == 0, zero == 1, zero == 2], [2 * reduce, reduce + gather, gather], 0.0)
+    at_end = beyond(backward, ends)
 
     slot = forward + backward + wait + shown
     spared = slot / layers * fewer
     slowest = np.maximum(slot, slot - spared + head)
     every = slot * split.pipeline - 2 * spared + head
     bubble = (every - slowest) / split.chunks
-    at_end = np.where(split.overlap, overlapped(backward, 2 * reduce, known) - backward, 2 * reduce)
-    at_end = np.where(sharded, 0.0, at_end)
-    held = _stage_parameters(shape, split)
-    update = passes(_OPTIMIZER_BYTES * held / np.where(np.asarray(split.zero) >= 1, split.data, 1), machine, known)
+    update = passes(_OPTIMIZER_BYTES * held_parameters(shape, split, 1), machine, known)
     m = split.micro_batches
     data = at_end + m * shown
     return StepTime(
@@ -84,21 +91,25 @@ def step_time(shape: Shape, split: Split, machine: Machine, known: Constants | N
     )
 
 
-def _stage_parameters(shape: Shape, split: Split) -> Number:
-    """Parameters that one accelerator's tensor and pipeline share leaves it, before ZeRO."""
-    dense = shape.dense_parameters / (split.tensor * split.pipeline)
-    return dense + shape.expert_parameters / (split.tensor * split.pipeline * split.expert)
+def held_parameters(shape: Shape, split: Split, stage: int) -> Number:
+    """Parameters of which an accelerator holds some value; from ZeRO's `stage` on, data ranks share it."""
+    grid = split.tensor * split.pipeline
+    shared = np.asarray(split.zero) >= stage
+    dense = shape.dense_parameters / grid / np.where(shared, split.data, 1)
+    return dense + shape.expert_parameters / grid / np.where(shared, split.data, split.expert)
 
 
 def _between_stages(shape: Shape, split: Split, machine: Machine, known: Constants) -> Number:
     """Seconds of a micro-batch's activations forward and gradients back; the tensor group sends its parts."""
-    size = ELEMENT_BYTES * split.micro_batch * shape.sequence * shape.hidden / split.tensor
+    size = machine.element_bytes * split.micro_batch * shape.sequence * shape.hidden / split.tensor
     once = send_time(size, split.tensor * split.data, machine, known)
     return np.where(np.asarray(split.pipeline) > 1, 2 * split.chunks * once, 0.0)
 
 
-def _data_collectives(shape: Shape, split: Split, machine: Machine, known: Constants) -> tuple[Number, Number]:
-    """Seconds to gather a stage's parameters, and to reduce and scatter its gradients, over the data group."""
+def _data_collectives(
+    shape: Shape, split: Split, machine: Machine, known: Constants
+) -> tuple[Number, Number]:
+    """Seconds to gather a stage's parameters over the data group, and to reduce and scatter its gradients."""
     layers, _ = stage_layers(shape, split)
     grid = split.tensor * split.pipeline
 
@@ -108,8 +119,12 @@ def _data_collectives(shape: Shape, split: Split, machine: Machine, known: Const
         )
         routed = scatter_time(
             element_bytes * shape.expert_parameters / (grid * split.expert),
-            split.data / split.expert, split.tensor * split.expert, machine, known, layers,
+            split.data / split.expert,
+            split.tensor * split.expert,
+            machine,
+            known,
+            layers,
         )
         return dense + np.where(np.asarray(shape.expert_parameters) > 0, routed, 0.0)
 
-    return both(ELEMENT_BYTES), both(split.gradient_bytes)
+    return both(machine.element_bytes), both(split.gradient_bytes)
