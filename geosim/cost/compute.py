@@ -34,7 +34,7 @@ class SiteStep:
 
 
 def matrix_parameters(model: Model) -> int:
-    """Parameters that a token meets in products: no position tables, untied input embeddings, other experts."""
+    """Parameters a token meets in products: no position tables, untied input embeddings, other experts."""
     lookup = model.positions * model.d_model
     if not model.tied:
         lookup += model.vocabulary * model.d_model
@@ -101,7 +101,7 @@ def site_step(workload: Workload, site: Site, accelerator: Accelerator | None = 
 
 
 def held_elements(workload: Workload, site: Site) -> float:
-    """Parameters an accelerator updates: as `parallel` has it; else all, or 1 / ranks where those do not fit."""
+    """Parameters an accelerator updates: as `parallel` has it; else all, or 1 / ranks if those do not fit."""
     numel = workload.model.param_table().numel
     if workload.parallel is not None:
         split = split_of(workload.parallel, workload, site.ranks)

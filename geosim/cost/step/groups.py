@@ -36,10 +36,10 @@ def scatter_time(
 
 def send_time(size_bytes: Number, stride: Number, machine: Machine, known: Constants) -> Number:
     """Seconds of one message to the rank `stride` ranks away."""
-    far = stride >= machine.per_node
-    rate = np.where(far, machine.inter_bytes_per_s, machine.intra_bytes_per_s) * known.network_share
-    latency = np.where(far, machine.inter_latency_s, machine.intra_latency_s)
-    return size_bytes / rate + latency + known.hop_s
+    far: Number = stride >= machine.per_node
+    rate: Number = np.where(far, machine.inter_bytes_per_s, machine.intra_bytes_per_s)
+    latency: Number = np.where(far, machine.inter_latency_s, machine.intra_latency_s)
+    return size_bytes / (rate * known.network_share) + latency + known.hop_s
 
 
 def overlapped(compute_s: Number, collective_s: Number, known: Constants) -> Number:

@@ -9,6 +9,7 @@ from geosim.cost.step.step import held_parameters, stage_layers
 
 _MASTER_AND_MOMENTS = 12.0
 _MOMENTS = 8.0
+_NEVER_SHARED = 4
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Memory:
 
     Attributes:
         weights: as kernels read them; where parameters are sharded, of a layer and of the next (FSDP).
-        gradients: of the step.
+        gradients: of the step; where they are sharded, a layer's before it is reduced too.
         optimizer: fp32 parameters (beside 16-bit ones) and Adam's two moments.
         activations: what the backward pass needs, and the logits.
         exchange: what a sync policy keeps: see `exchange_bytes`.
@@ -42,13 +43,15 @@ def memory(shape: Shape, split: Split, machine: Machine, exchange: Number = 0.0)
     """
     element = machine.element_bytes
     layers, _ = stage_layers(shape, split)
-    sharded = np.asarray(split.zero) >= 3
-    one = held_parameters(shape, split, 4) / layers
-    produced = np.where(np.asarray(split.zero) >= 2, split.gradient_bytes * one, 0.0)
+    zero = np.asarray(split.zero)
+    whole = held_parameters(shape, split, _NEVER_SHARED)
+    one = whole / layers
+    produced = np.where(zero >= 2, one, 0.0)
+    gradients = np.minimum(held_parameters(shape, split, 2) + produced, whole)
     states = np.where(np.asarray(element) >= 4, _MOMENTS, _MASTER_AND_MOMENTS)
     return Memory(
-        weights=np.where(sharded, 2 * element * one, element * held_parameters(shape, split, 4)),
-        gradients=split.gradient_bytes * held_parameters(shape, split, 2) + produced,
+        weights=element * np.where(zero >= 3, np.minimum(2 * one, whole), whole),
+        gradients=split.gradient_bytes * gradients,
         optimizer=states * held_parameters(shape, split, 1),
         activations=_activations(shape, split, machine),
         exchange=exchange,
