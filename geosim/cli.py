@@ -214,7 +214,9 @@ def plan(
     scenario: ScenarioName,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", metavar="NAME|FILE", help="Leave room for what this policy keeps in memory."),
+        typer.Option(
+            "--policy", metavar="NAME|FILE", help="Leave room for what this policy keeps in memory."
+        ),
     ] = None,
     count: Annotated[int, typer.Option("--count", min=1, max=1000, help="Choices listed a site.")] = 5,
     settings: Settings = None,

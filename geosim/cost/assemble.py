@@ -158,7 +158,7 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
         links=links,
         routes=routes,
         overhead_s=known.exchange_overhead_s,
-        tokens_per_step=tokens_per_accelerator(scenario.workload) * scenario.ranks,
+        tokens_per_step=round(tokens_per_accelerator(scenario.workload) * scenario.ranks),
         colocated_step_s=colocated_step(scenario, known),
         ddp_wan_bytes=ddp_wan_bytes(scenario),
     )

@@ -8,7 +8,13 @@ forward and backward together; with recomputed activations one more forward pass
 
 from dataclasses import dataclass
 
-from geosim.cost.step.describe import expert_parameters, machine_of, shape_of, split_of
+from geosim.cost.step.describe import (
+    expert_parameters,
+    machine_of,
+    sequences_per_accelerator,
+    shape_of,
+    split_of,
+)
 from geosim.cost.step.step import held_parameters
 from geosim.cost.step.step import step_time as model_step
 from geosim.errors import UsageError
@@ -50,9 +56,9 @@ def flops_per_token(workload: Workload) -> float:
     return float(passes * matrix_parameters(model) + attention)
 
 
-def tokens_per_accelerator(workload: Workload) -> int:
-    """Tokens that one accelerator contributes to a step."""
-    return workload.sequence * workload.batch_per_accelerator
+def tokens_per_accelerator(workload: Workload) -> float:
+    """Tokens that one accelerator contributes to a step, on average over those that hold a replica."""
+    return workload.sequence * sequences_per_accelerator(workload)
 
 
 def step_time(workload: Workload, accelerator: Accelerator) -> float:
@@ -114,3 +120,18 @@ def model_parts(workload: Workload) -> int:
     """Parts that tensor and pipeline parallelism cut a model into; each accelerator needs one."""
     parallel = workload.parallel
     return 1 if parallel is None else parallel.tensor * parallel.pipeline
+
+
+def as_utilization(workload: Workload, site: Site) -> Workload:
+    """The workload with the MFU that its parallelism reaches at a site in place of the parallelism.
+
+    For what-ifs that change sizes which degrees have to divide.
+    """
+    if workload.parallel is None:
+        return workload
+    compute = site_step(workload, site).compute_s
+    ideal = tokens_per_accelerator(workload) * flops_per_token(workload)
+    mfu = ideal / (compute * site.accelerator.peak_flops(workload.precision))
+    batch = max(1, round(sequences_per_accelerator(workload)))
+    changes = {"parallel": None, "mfu": min(1.0, mfu), "batch_per_accelerator": batch}
+    return workload.model_copy(update=changes)

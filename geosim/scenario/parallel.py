@@ -20,6 +20,8 @@ class Parallel(Spec):
         data: degree; None: what tensor and pipeline leave of a site.
         expert: data ranks that share the experts of a mixture.
         micro_batch: sequences in one pass.
+        micro_batches: passes a step; None: as many as `batch_per_accelerator` makes. With many accelerators a
+            replica a step has less than one sequence for each: then say it here, and it stands.
         schedule: `gpipe` holds every micro-batch's activations, `1f1b` those of as many as there are stages,
             `interleaved` (Narayanan et al., arXiv 2104.04473) gives each stage `chunks` parts of the model.
         chunks: for `interleaved`, 2 or more.
@@ -36,6 +38,7 @@ class Parallel(Spec):
     data: Degree | None = None
     expert: Degree = 1
     micro_batch: Degree = 1
+    micro_batches: Degree | None = None
     schedule: Literal["gpipe", "1f1b", "interleaved"] = "1f1b"
     chunks: Degree = 1
     recompute: Literal["none", "selective", "full"] = "none"

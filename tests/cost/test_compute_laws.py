@@ -112,9 +112,7 @@ def test_recomputing_and_standard_attention_are_never_faster(
 
 
 @given(st.integers(2, 64), st.integers(1, 64), shapes(), machines())
-def test_the_bubble_is_that_of_the_schedule(
-    stages: int, rounds: int, shape: Shape, machine: Machine
-) -> None:
+def test_the_bubble_is_that_of_the_schedule(stages: int, rounds: int, shape: Shape, machine: Machine) -> None:
     """(p - 1) / m of what equal stages compute, and 1 / v of that with v chunks (arXiv 2104.04473, 2.2)."""
     even = replace(shape, layers=4 * stages)
     count = rounds * stages
@@ -153,7 +151,9 @@ def test_arrays_give_what_numbers_give() -> None:
     here = site()
     machine = machine_of(here.accelerator, here, "bf16")
     tensor, zero = np.array([1, 2, 4, 8, 8]), np.array([3, 2, 1, 0, 1])
-    many = Split(tensor=tensor, pipeline=1, data=512 // tensor, micro_batch=1, micro_batches=tensor, zero=zero)
+    many = Split(
+        tensor=tensor, pipeline=1, data=512 // tensor, micro_batch=1, micro_batches=tensor, zero=zero
+    )
     together = step_time(shape, many, machine).total_s
     for i, (t, z) in enumerate(zip(tensor.tolist(), zero.tolist(), strict=True)):
         one = Split(tensor=t, pipeline=1, data=512 // t, micro_batch=1, micro_batches=t, zero=z)

@@ -1,6 +1,7 @@
 """Memory an accelerator: published formulas, and laws over random shapes and splits."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -29,7 +30,14 @@ def gpt(hidden: int, heads: int, layers: int, sequence: int) -> Shape:
 
 
 def split(tensor: int = 1, **fields: object) -> Split:
-    given_ = {"pipeline": 1, "data": 1, "micro_batch": 1, "micro_batches": 1, "fused_attention": False, **fields}
+    given_ = {
+        "pipeline": 1,
+        "data": 1,
+        "micro_batch": 1,
+        "micro_batches": 1,
+        "fused_attention": False,
+        **fields,
+    }
     return Split(tensor=tensor, **given_)
 
 
@@ -82,7 +90,7 @@ def test_zero_is_the_published_table() -> None:
 def test_sharing_more_never_needs_more(shape: Shape, chosen: Split, machine: Machine) -> None:
     flat = replace(chosen, pipeline=1, chunks=1)
     needs = [memory(shape, replace(flat, zero=zero), machine).total for zero in range(4)]
-    assert all(b <= a * (1 + 1e-9) for a, b in zip(needs, needs[1:], strict=False))
+    assert all(b <= a * (1 + 1e-9) for a, b in pairwise(needs))
     lean, full = (memory(shape, replace(flat, full=f, selective=False), machine) for f in (False, True))
     inputs = 2 * flat.micro_batch * shape.sequence * shape.hidden * shape.layers
     assert full.activations <= lean.activations + inputs

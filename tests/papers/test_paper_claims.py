@@ -45,9 +45,13 @@ def test_when_a_claim_holds(made: command.Claim, yes: list[float], no: list[floa
 
 
 @pytest.mark.parametrize("status", ["reproduced", "not reproduced"])
-def test_a_claim_unlike_its_mark_fails_the_command(monkeypatch, capsys, status: str) -> None:
+def test_a_claim_unlike_its_mark_fails_the_command(monkeypatch, capsys, tmp_path, status: str) -> None:
     """Both ways: one that is marked as reproduced and fails, and one that suddenly holds."""
-    rows = command.read_claims(FOLDERS[0])
+    source = Path(command.__file__).parent / "field_report_a"
+    rows = command.read_claims(source)
+    (tmp_path / source.name).mkdir()
+    (tmp_path / source.name / "claims.toml").touch()
+    monkeypatch.setattr(command, "_FOLDER", tmp_path)
     ours = {c.id: c.value for c in rows}
     monkeypatch.setattr(reproduce, "reproduce", lambda: ours)
     marked = [dataclasses.replace(c, status="reproduced") for c in rows]

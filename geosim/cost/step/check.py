@@ -63,6 +63,8 @@ def _nearest(workload: Workload, site: Site, exchange: float) -> str:
     stated = workload.parallel or Parallel()
     grid = make_grid(workload, site.ranks)
     chosen = np.flatnonzero(fits(grid, workload, site, exchange)) if len(grid) else np.array([], int)
+    if not len(chosen) and exchange and fits(grid, workload, site).any():
+        return "no parallelism leaves room for what the policy keeps: raise policy.shards, or leave it out"
     if not len(chosen):
         return "no parallelism of these accelerators works: change the batch, the sequence or the site"
     near = grid.take(chosen)
@@ -80,6 +82,8 @@ def describe(parallel: Parallel, ranks: int) -> str:
     if parallel.expert > 1:
         out.append(f"expert {parallel.expert}")
     out.append(f"micro_batch {parallel.micro_batch}")
+    if parallel.micro_batches is not None:
+        out.append(f"micro_batches {parallel.micro_batches}")
     if parallel.chunks > 1:
         out.append(f"chunks {parallel.chunks}")
     out += [f"recompute {parallel.recompute}", f"zero {parallel.zero}"]

@@ -65,11 +65,24 @@ def machine_of(accelerator: Accelerator, site: Site, precision: str) -> Machine:
     )
 
 
+def sequences_per_accelerator(workload: Workload) -> float:
+    """Sequences a step, on average; below 1 where an accelerator holds a part of a replica."""
+    parallel = workload.parallel
+    if parallel is None or parallel.micro_batches is None:
+        return float(workload.batch_per_accelerator)
+    return parallel.micro_batch * parallel.micro_batches / (parallel.tensor * parallel.pipeline)
+
+
+def site_batch(workload: Workload, ranks: int) -> float:
+    """Sequences that `ranks` accelerators take in a step; not whole where degrees do not divide."""
+    return sequences_per_accelerator(workload) * ranks
+
+
 def split_of(parallel: Parallel, workload: Workload, ranks: int) -> Split:
     """A stated parallelism on `ranks` accelerators; `valid.first_fault` says whether it divides."""
     grid = parallel.tensor * parallel.pipeline
     data = parallel.data or ranks // grid or 1
-    batch = workload.batch_per_accelerator * ranks
+    batch = site_batch(workload, ranks)
     return Split(
         tensor=parallel.tensor,
         pipeline=parallel.pipeline,

@@ -4,13 +4,13 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from geosim.cost.step.describe import split_of
+from geosim.cost.step.describe import site_batch, split_of
 from geosim.cost.step.numbers import Split
 from geosim.cost.step.valid import valid
 from geosim.scenario import Parallel, Workload
 
 _RECOMPUTE = ("none", "selective", "full")
-_MOST_TENSOR, _MOST_MICRO, _MOST_CHUNKS = 64, 32, 8
+_MOST_TENSOR, _MOST_MICRO, _MOST_CHUNKS = 64, 64, 64
 # How far a change of a choice that is no degree counts, beside a doubling of a degree.
 _SMALL = 0.5
 
@@ -52,7 +52,7 @@ def make_grid(workload: Workload, ranks: int) -> Grid:
     stated = workload.parallel or Parallel()
     base = split_of(stated, workload, ranks)
     model = workload.model
-    batch = workload.batch_per_accelerator * ranks
+    batch = max(1, round(site_batch(workload, ranks)))
     gpipe = stated.schedule == "gpipe"
     stages = sorted({*_divisors(model.layers), *_divisors(model.layers + 2)})
     axes = (
@@ -100,6 +100,7 @@ def parallel_at(grid: Grid, index: int, stated: Parallel) -> Parallel:
         pipeline=int(split.pipeline[index]),
         expert=int(split.expert[index]),
         micro_batch=int(split.micro_batch[index]),
+        micro_batches=None if stated.micro_batches is None else int(split.micro_batches[index]),
         schedule=schedule,
         chunks=chunks,
         recompute=_RECOMPUTE[int(grid.recompute[index])],

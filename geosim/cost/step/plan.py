@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geosim.cost.compute import flops_per_token
+from geosim.cost.compute import flops_per_token, tokens_per_accelerator
 from geosim.cost.step.check import describe, fits
 from geosim.cost.step.describe import machine_of, shape_of
 from geosim.cost.step.grid import make_grid, parallel_at
@@ -74,7 +74,7 @@ def plan(workload: Workload, site: Site, exchange: float = 0.0, count: int = 5) 
     need = np.broadcast_to(memory(shape, kept.split, machine, exchange).total, time.total_s.shape)
     order = np.lexsort((need, time.total_s))[:count]
     flops = flops_per_token(workload.model_copy(update={"recompute": False}))
-    ideal = flops * workload.sequence * workload.batch_per_accelerator / machine.peak_flops
+    ideal = flops * tokens_per_accelerator(workload) / machine.peak_flops
     best = []
     for i in order.tolist():
         parallel = parallel_at(kept, i, stated)

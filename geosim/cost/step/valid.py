@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from geosim.cost.step.describe import split_of
+from geosim.cost.step.describe import site_batch, split_of
 from geosim.cost.step.numbers import Number, Split
 from geosim.scenario import Model, Parallel, Workload
 
 
-def _rules(model: Model, split: Split, ranks: int, batch: int) -> Iterator[tuple[str, Number, str]]:
+def _rules(model: Model, split: Split, ranks: int, batch: float) -> Iterator[tuple[str, Number, str]]:
     """Field, where it is kept (a mask), and the complaint; `batch`: sequences a site and step."""
     t, p, d, e = split.tensor, split.pipeline, split.data, split.expert
     yield "data", t * p * d == ranks, f"tensor x pipeline x data must be the {ranks} accelerators"
@@ -29,7 +29,7 @@ def _rules(model: Model, split: Split, ranks: int, batch: int) -> Iterator[tuple
     yield (
         "micro_batch",
         (batch % passes == 0) & (passes <= batch),
-        f"data x micro_batch must divide the {batch} sequences of a step",
+        f"data x micro_batch must divide the {batch:g} sequences of a step",
     )
     whole = (np.asarray(split.chunks) == 1) | (split.micro_batches % p == 0)
     yield "chunks", whole, "an interleaved schedule needs micro-batches in multiples of the pipeline degree"
@@ -38,9 +38,7 @@ def _rules(model: Model, split: Split, ranks: int, batch: int) -> Iterator[tuple
 def first_fault(workload: Workload, parallel: Parallel, ranks: int) -> str | None:
     """The first rule that a parallelism on `ranks` accelerators breaks, as "field: rule"; None: none."""
     split = split_of(parallel, workload, ranks)
-    for field, kept, complaint in _rules(
-        workload.model, split, ranks, workload.batch_per_accelerator * ranks
-    ):
+    for field, kept, complaint in _rules(workload.model, split, ranks, site_batch(workload, ranks)):
         if not np.all(kept):
             return f"{field}: {complaint} (got {_values(field, split)})"
     return None
@@ -48,7 +46,7 @@ def first_fault(workload: Workload, parallel: Parallel, ranks: int) -> str | Non
 
 def valid(workload: Workload, split: Split, ranks: int) -> np.ndarray:
     """A mask over arrays of degrees."""
-    rules = _rules(workload.model, split, ranks, workload.batch_per_accelerator * ranks)
+    rules = _rules(workload.model, split, ranks, site_batch(workload, ranks))
     return np.asarray(np.all(np.broadcast_arrays(*(kept for _, kept, _ in rules)), axis=0))
 
 
