@@ -7,20 +7,17 @@ replaces `geosim/cost/step/fitted.toml`. Needs scipy, which nothing else of the 
 import argparse
 import datetime
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 import numpy as np
 from scipy.optimize import least_squares
 
-import geosim.cost.step
-from geosim.cost.step.constants import Constants
+from geosim.cost.step.constants import FITTED_FILE, Constants
 from geosim.cost.step.step import step_time
 from papers.llm_foundry import rows as llm_foundry
 from papers.megatron_2021 import rows as megatron
 from papers.rows import Rows
 from papers.vtrain import rows as vtrain
 
-FILE = Path(geosim.cost.step.__file__).parent / "fitted.toml"
 # Where each constant starts and how far it may go.
 _START_AND_RANGE = {
     "matmul_share": (0.85, 0.5, 0.999),
@@ -115,13 +112,13 @@ def document(every: list[Table], known: Constants, today: datetime.date) -> str:
 def main() -> None:
     """Fit, print, and write if told to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help=f"replace {FILE.name}")
+    parser.add_argument("--write", action="store_true", help=f"replace {FITTED_FILE.name}")
     arguments = parser.parse_args()
     every = tables()
     text = document(every, fit(every), datetime.datetime.now(tz=datetime.UTC).date())
     print(text, end="")
     if arguments.write:
-        FILE.write_text(text, encoding="utf-8")
+        FITTED_FILE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

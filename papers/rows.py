@@ -24,15 +24,10 @@ class Rows:
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    """A CSV file's rows; comment lines come before its heads, of which the first may begin with '# ' too."""
+    """A CSV file's rows. Lines that begin with '#' are comments, but for heads that begin with '# GPUs'."""
     with path.open(encoding="utf-8") as file:
-        lines = list(file)
-    first = next(
-        i
-        for i, line in enumerate(lines)
-        if "," in line and not line.startswith(("# source", "# licence", "# MFU"))
-    )
-    return list(csv.DictReader(lines[first:]))
+        lines = [line for line in file if line.startswith("# GPUs,") or not line.startswith("#")]
+    return list(csv.DictReader(lines))
 
 
 def column(rows: Iterable[dict[str, str]], name: str) -> np.ndarray:

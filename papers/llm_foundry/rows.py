@@ -29,9 +29,9 @@ _INTER = {
 _INTRA = {"h100_80gb": 450e9, "a100_80gb": 300e9, "a100_40gb": 300e9}
 
 
-def load() -> Rows:
-    """All rows."""
-    rows = read(_FOLDER / "throughput.csv")
+def load(file: Path = _FOLDER / "throughput.csv") -> Rows:
+    """All rows of the table, or of another file with its columns."""
+    rows = read(file)
     layers, hidden, heads = np.array([_SIZES[row["model"]] for row in rows], float).T
     gpu = [row["gpu"] for row in rows]
     pure = np.array([row["mp_mode"] == "PURE" for row in rows])

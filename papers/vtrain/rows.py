@@ -11,9 +11,9 @@ _FOLDER = Path(__file__).parent
 _VOCABULARY = 51200
 
 
-def load(table: str) -> Rows:
-    """`table`: "single_node" or "multi_node"."""
-    rows = read(_FOLDER / f"{table}.csv")
+def load(table: str | Path) -> Rows:
+    """`table`: "single_node", "multi_node", or another file with their columns."""
+    rows = read(table if isinstance(table, Path) else _FOLDER / f"{table}.csv")
     rows = [{key.removeprefix("# "): value for key, value in row.items()} for row in rows]
     data, micro = column(rows, "data parallelism"), column(rows, "micro batch")
     layers, hidden = column(rows, "layers"), column(rows, "hidden size")

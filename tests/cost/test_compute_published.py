@@ -8,9 +8,9 @@ import pytest
 from step_cases import site, workload
 
 from geosim.cost.compute import flops_per_token, site_step, tokens_per_accelerator
-from geosim.cost.step.constants import _FILE, Constants
+from geosim.cost.step.constants import FITTED_FILE, Constants
 from geosim.cost.step.memory import memory
-from geosim.scenario import Site, Workload, accelerators, load_scenario
+from geosim.scenario import Fabric, Hop, Site, Workload, accelerators, load_scenario
 from papers.errors import mean_percent, rate_errors, time_errors
 from papers.llm_foundry import rows as llm_foundry
 from papers.megatron_2021 import rows as megatron
@@ -22,7 +22,7 @@ BAR = 8.0  # per cent, mean absolute: below Calculon's 11.1 and 39, and vTrain's
 
 def test_ten_constants_and_the_file_says_where_they_come_from() -> None:
     assert len(fields(Constants)) <= 10
-    document = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    document = tomllib.loads(FITTED_FILE.read_text(encoding="utf-8"))
     assert document["date"]
     by_name = {table["name"]: table for table in document["table"]}
     for name, rows in (
@@ -119,3 +119,27 @@ def test_runs_that_fill_their_memory_come_out_nearly_full() -> None:
 
 def test_peaks_are_those_that_the_tables_use() -> None:
     assert accelerators()["A100-80"].bf16_flops == 312e12
+
+
+def test_a_published_run_stated_as_a_user_states_it() -> None:
+    """GPT-3 175B on 512 A100: vTrain measured 55.7 s (tensor 8, pipeline 16, data 4, micro-batch 3)."""
+    fabric = Fabric(
+        intra_node=Hop(bandwidth_bytes_per_s=300e9, latency_s=2e-6),
+        inter_node=Hop(bandwidth_bytes_per_s=12.5e9, latency_s=5e-6),
+    )
+    here = Site(name="here", accelerator="A100-80", nodes=64, accelerators_per_node=8, fabric=fabric)
+    work = workload(
+        "gpt3-175b",
+        tensor=8,
+        pipeline=16,
+        micro_batch=3,
+        micro_batches=128,
+        recompute="full",
+        attention="standard",
+        overlap=False,
+        sequence=2048,
+        precision="fp16",
+        gradient_dtype="fp16",
+    )
+    step = site_step(work, here)
+    assert step.compute_s + (step.data_s or 0) + (step.optimizer_s or 0) == pytest.approx(55.68, rel=0.08)

@@ -5,8 +5,8 @@ import datetime
 import numpy as np
 import pytest
 
-from experiments.fit_compute import FILE, document, fit, tables
-from geosim.cost.step.constants import fitted
+from experiments.fit_compute import document, fit, tables
+from geosim.cost.step.constants import FITTED_FILE, fitted
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def every() -> list:
 
 
 def test_the_committed_file_is_what_the_script_writes(every: list) -> None:
-    text = FILE.read_text(encoding="utf-8")
+    text = FITTED_FILE.read_text(encoding="utf-8")
     date = datetime.date.fromisoformat(text.split("date = ")[1].split("\n")[0])
     assert document(every, fitted(), date) == text
 

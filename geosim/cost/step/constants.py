@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_FILE = Path(__file__).parent / "fitted.toml"
+FITTED_FILE = Path(__file__).parent / "fitted.toml"
 
 
 @dataclass(frozen=True)
@@ -41,4 +41,4 @@ class Constants:
 @cache
 def fitted() -> Constants:
     """The constants that were fitted to published rows (`fitted.toml` says to which, when and how well)."""
-    return Constants(**tomllib.loads(_FILE.read_text(encoding="utf-8"))["constants"])
+    return Constants(**tomllib.loads(FITTED_FILE.read_text(encoding="utf-8"))["constants"])
