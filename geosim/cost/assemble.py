@@ -10,9 +10,8 @@ from geosim.cost.buckets import Buckets, exposed, make_buckets
 from geosim.cost.calibration import Calibration
 from geosim.cost.compute import held_elements, model_parts, site_step, tokens_per_accelerator
 from geosim.cost.problem import FlatPlan, FragmentPlan, LinkPlan, Problem, SitePlan
+from geosim.cost.room import check_room
 from geosim.cost.routes import Transfer, make_routes, pairs
-from geosim.cost.step.check import check
-from geosim.cost.step.exchange import exchange_bytes
 from geosim.cost.transport import make_path, payload_share
 from geosim.errors import UsageError
 from geosim.params import ParamTable
@@ -147,7 +146,7 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
             stated parallelism does not divide or does not fit the memory beside what the policy keeps.
     """
     known = calibration or Calibration()
-    _check_parallel(scenario, policy)
+    check_room(scenario, policy)
     sites = base_sites(scenario, policy.is_flat or isinstance(policy.update, Local), known)
     routes = make_routes(policy.topology, tuple(site.name for site in scenario.sites))
     links = _links(scenario, policy, routes, _flat_backend(scenario, known))
@@ -176,15 +175,6 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
     )
     fragments = tuple(_fragment(scenario, layout, i, size, known) for i, size in enumerate(sizes))
     return problem(sites=sites, fragments=fragments, plan=make_plan(layout), flat=None)
-
-
-def _check_parallel(scenario: Scenario, policy: SyncPolicy) -> None:
-    if scenario.workload.parallel is None:
-        return
-    shards = policy.shards or min(site.ranks for site in scenario.sites)
-    kept = 0.0 if policy.is_flat else exchange_bytes(policy, _table(scenario.workload).numel, shards)
-    for site in scenario.sites:
-        check(scenario.workload, site, kept)
 
 
 def _flat_backend(scenario: Scenario, calibration: Calibration) -> str:

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from geosim.cost.compute import tokens_per_accelerator
 from geosim.cost.money import Money, money
-from geosim.cost.step.exchange import exchange_bytes
+from geosim.cost.room import policy_bytes
 from geosim.cost.step.plan import Choice, Plan, plan
 from geosim.policy import SyncPolicy
 from geosim.report import words
@@ -22,10 +22,7 @@ def make(scenario: Scenario, policy: SyncPolicy | None, count: int) -> tuple[Pla
     Raises:
         UsageError: if nothing fits a site.
     """
-    kept = 0.0
-    if policy is not None and not policy.is_flat:
-        shards = policy.shards or min(site.ranks for site in scenario.sites)
-        kept = exchange_bytes(policy, scenario.workload.model.param_table().numel, shards)
+    kept = 0.0 if policy is None else policy_bytes(scenario, policy)
     made: dict[Any, list[str]] = {}
     for site in scenario.sites:
         made.setdefault(site.model_copy(update={"name": ""}), []).append(site.name)

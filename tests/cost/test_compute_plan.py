@@ -9,6 +9,7 @@ from step_cases import site, workload
 from geosim.cost import build
 from geosim.cost.compute import as_utilization, site_step, step_time
 from geosim.cost.money import money
+from geosim.cost.room import has_room
 from geosim.cost.step.check import check, fits
 from geosim.cost.step.grid import make_grid, parallel_at
 from geosim.cost.step.plan import plan
@@ -17,6 +18,7 @@ from geosim.errors import UsageError
 from geosim.policy import load_policy
 from geosim.scenario import Parallel, Workload, load_scenario
 from geosim.sim import simulate
+from geosim.tune import default_base, tune
 from geosim.tune.sensitivity import with_batch, with_model_scale
 
 
@@ -228,3 +230,20 @@ def test_what_ifs_of_other_sizes_keep_the_utilization_and_drop_the_degrees() -> 
         for changed in (with_model_scale(scenario, factor), with_batch(scenario, factor)):
             assert build(changed, load_policy("diloco")).sites[0].step_s > 0
     assert as_utilization(plain, here) == plain
+
+
+def test_the_tuner_leaves_out_what_memory_has_no_room_for() -> None:
+    """With 48 WAN ranks each copy of what a rank owns takes 5.9 GB of the 34 GB that are left."""
+    base = default_base().model_copy(update={"shards": 48})
+    tight = load_scenario("llama-70b-two-campuses", {"workload.parallel.chunks": 2})
+    wide = tune(tight, base=base, max_interval=4)
+    assert has_room(tight, wide.chosen.policy)
+    loose = tight.model_copy(
+        update={"workload": tight.workload.model_copy(update={"parallel": None, "mfu": 0.4})}
+    )
+    assert tune(loose, base=base, max_interval=4).screened > wide.screened
+    full = tight.model_copy(
+        update={"workload": tight.workload.model_copy(update={"parallel": Parallel(tensor=2)})}
+    )
+    with pytest.raises(UsageError, match="nearest that works"):
+        tune(full, base=base, max_interval=4)
