@@ -16,8 +16,9 @@ from geosim.cost.step.plan import plan
 from geosim.cost.step.valid import first_fault
 from geosim.errors import UsageError
 from geosim.policy import load_policy
-from geosim.scenario import Parallel, Workload, load_scenario
+from geosim.scenario import Parallel, Scenario, Workload, load_scenario
 from geosim.sim import simulate
+from geosim.spec import from_dict
 from geosim.tune import default_base, tune
 from geosim.tune.sensitivity import with_batch, with_model_scale
 
@@ -158,6 +159,7 @@ def test_money_by_hand() -> None:
     scenario = load_scenario(
         "laptop", {"prices": {**prices, "sites": [{"site": "west", "accelerator_hour": 4.0}]}}
     )
+    assert from_dict(Scenario, scenario.to_dict(), "again") == scenario
     # 1000 steps of 1000 tokens, 3.6 s each: an hour of two accelerators at 2 and of two at 4.
     cost = money(scenario, 3.6, 1000.0, {"east": 1e9, "west": 1e9})
     assert cost.accelerator_hours_per_million_tokens == pytest.approx(4)
