@@ -196,6 +196,33 @@ def tune(
             print_screen(f"\npolicy: {out}")
 
 
+@app.command()
+def plan(
+    scenario: ScenarioName,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy", metavar="NAME|FILE", help="Leave room for what this policy keeps in memory."
+        ),
+    ] = None,
+    count: Annotated[int, typer.Option("--count", min=1, max=1000, help="Choices listed a site.")] = 5,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """List the fastest parallelisms of a step inside each site that fit its memory."""
+    from geosim.policy import load_policy
+    from geosim.report import plans
+
+    world, changes = world_of(scenario, settings)
+    if policy is None and changes:
+        raise UsageError(f"--set policy.{next(iter(changes))}: needs --policy")
+    made = plans.make(world, None if policy is None else load_policy(policy, changes), count)
+    if as_json:
+        print_json(plans.data(world, made))
+    else:
+        print_screen(plans.screen(world, made))
+
+
 for question in (questions.sweep, questions.require, questions.sensitivity):
     app.command()(question)
 

@@ -8,8 +8,9 @@ from geosim.cost import codec as codec_cost
 from geosim.cost import collective, ring
 from geosim.cost.buckets import Buckets, exposed, make_buckets
 from geosim.cost.calibration import Calibration
-from geosim.cost.compute import step_time, tokens_per_accelerator
+from geosim.cost.compute import held_elements, model_parts, site_step, tokens_per_accelerator
 from geosim.cost.problem import FlatPlan, FragmentPlan, LinkPlan, Problem, SitePlan
+from geosim.cost.room import check_room
 from geosim.cost.routes import Transfer, make_routes, pairs
 from geosim.cost.transport import make_path, payload_share
 from geosim.errors import UsageError
@@ -30,8 +31,6 @@ from geosim.policy import (
 from geosim.policy.schedule import make_plan
 from geosim.scenario import Scenario, Site, Workload
 
-_REPLICATED_BYTES = 16  # fp32 parameter, gradient and two moments
-
 
 @lru_cache(maxsize=16)
 def _table(workload: Workload) -> ParamTable:
@@ -50,11 +49,13 @@ def base_sites(scenario: Scenario, local: bool, calibration: Calibration) -> tup
     `local`: each step ends with the optimizer's, else with adding to the accumulator.
     """
     work = scenario.workload
-    numel = _table(work).numel
     out = []
     for site in scenario.sites:
-        step = step_time(work, site.accelerator)
+        made = site_step(work, site)
+        step = made.compute_s
         shown = calibration.site_collective_s
+        if shown is None:
+            shown = made.data_s
         if shown is None:
             durations = collective.site_all_reduce(_buckets(work).sizes, site)
             shown = (
@@ -65,8 +66,10 @@ def base_sites(scenario: Scenario, local: bool, calibration: Calibration) -> tup
         rate = codec_cost.rates(SyncPolicy().codec, site.accelerator, calibration)
         per_element = rate.optimizer_s_per_element if local else rate.accumulate_s_per_element
         update = calibration.optimizer_s if local else calibration.accumulate_s
+        if update is None and local:
+            update = made.optimizer_s
         if update is None:
-            update = _held(numel, site) * per_element
+            update = held_elements(work, site) * per_element
         out.append(
             SitePlan(
                 name=site.name,
@@ -82,12 +85,6 @@ def base_sites(scenario: Scenario, local: bool, calibration: Calibration) -> tup
     return tuple(out)
 
 
-def _held(numel: int, site: Site) -> float:
-    """Elements a rank updates: the whole model, or its share where 16 bytes a parameter do not fit."""
-    fits = numel * _REPLICATED_BYTES <= site.accelerator.memory_bytes
-    return float(numel) if fits else numel / site.ranks
-
-
 @lru_cache(maxsize=64)
 def colocated_step(scenario: Scenario, calibration: Calibration) -> float:
     """Seconds of a step of the same ranks in one room: plain data parallelism on the best site's fabric."""
@@ -96,6 +93,10 @@ def colocated_step(scenario: Scenario, calibration: Calibration) -> float:
     room = max(scenario.sites, key=_between_nodes)
     per_node = room.accelerators_per_node
     nodes = -(-scenario.ranks // per_node)
+    if work.parallel is not None:
+        together = room.model_copy(update={"nodes": nodes, "accelerators_per_node": per_node})
+        each = [site_step(work, together, site.accelerator) for site in scenario.sites]
+        return max(s.compute_s + (s.data_s or 0.0) + (s.optimizer_s or 0.0) for s in each)
     step = max(site.step_s for site in sites)
     shown = calibration.site_collective_s
     if shown is None:
@@ -141,9 +142,11 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
     """Everything that one policy costs in one scenario.
 
     Raises:
-        UsageError: if two sites that have to talk have no link, or the policy does not fit the model.
+        UsageError: if two sites that have to talk have no link, the policy does not fit the model, or a
+            stated parallelism does not divide or does not fit the memory beside what the policy keeps.
     """
     known = calibration or Calibration()
+    check_room(scenario, policy)
     sites = base_sites(scenario, policy.is_flat or isinstance(policy.update, Local), known)
     routes = make_routes(policy.topology, tuple(site.name for site in scenario.sites))
     links = _links(scenario, policy, routes, _flat_backend(scenario, known))
@@ -154,7 +157,7 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
         links=links,
         routes=routes,
         overhead_s=known.exchange_overhead_s,
-        tokens_per_step=tokens_per_accelerator(scenario.workload) * scenario.ranks,
+        tokens_per_step=round(tokens_per_accelerator(scenario.workload) * scenario.ranks),
         colocated_step_s=colocated_step(scenario, known),
         ddp_wan_bytes=ddp_wan_bytes(scenario),
     )
@@ -230,12 +233,16 @@ def _fragment(
         if calibration.gather_s_per_byte is not None:
             gather = 4.0 * numel * calibration.gather_s_per_byte
         else:
-            gather = float(collective.site_all_gather(4.0 * numel, site, layout.shards))
+            mine = 4.0 * numel / model_parts(scenario.workload)
+            gather = float(collective.site_all_gather(mine, site, layout.shards))
         accumulate = isinstance(policy.update, Accumulate)
         whole = calibration.optimizer_s if accumulate else calibration.outer_s
         if whole is None:
-            apply = _held(numel, site) * (
-                rate.optimizer_s_per_element if accumulate else rate.outer_s_per_element
+            apply = (
+                held_elements(scenario.workload, site)
+                * numel
+                / total
+                * (rate.optimizer_s_per_element if accumulate else rate.outer_s_per_element)
             )
         else:
             apply = whole * numel / total

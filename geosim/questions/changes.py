@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from geosim.cost.compute import DEFAULT_MFU
 from geosim.errors import UsageError
 from geosim.policy import Accumulate, Delayed, Eager, SyncPolicy, policy_from_dict
 from geosim.questions.knobs import KINDS, Knob
@@ -38,12 +39,16 @@ class Change:
 
 
 def changes(scenario: Scenario, policy: SyncPolicy) -> list[Change]:
-    """Every change that there is: all links together and each, compute, the sites, the policy."""
+    """Every change that there is: all links together and each, compute, the sites, the policy.
+
+    Compute is left out where it follows from `workload.parallel`: there is no one number to change.
+    """
     out = [_link(scenario, policy, Knob(kind)) for kind in KINDS] if scenario.wan else []
     if len(scenario.wan) > 1:
         out += [_link(scenario, policy, Knob(kind, i)) for i in range(len(scenario.wan)) for kind in KINDS]
     out = [change for change in out if change.unit]
-    out.append(_compute(scenario, policy))
+    if scenario.workload.parallel is None or scenario.workload.step_time_s or scenario.workload.mfu:
+        out.append(_compute(scenario, policy))
     one = "node" if any(site.nodes > 1 for site in scenario.sites) else "accelerator"
     out.append(_whole(f"one more {one} a site", (_larger(scenario), policy), (scenario, policy)))
     for name, after in _other_policies(policy):
@@ -88,9 +93,10 @@ def _compute(scenario: Scenario, policy: SyncPolicy) -> Change:
 
     def world(share: float) -> World:
         factor = 1 - share * _COMPUTE
-        faster = {"mfu": work.mfu / factor} if work.step_time_s is None else {}
         if work.step_time_s is not None:
             faster = {"step_time_s": work.step_time_s * factor}
+        else:
+            faster = {"mfu": (DEFAULT_MFU if work.mfu is None else work.mfu) / factor}
         return scenario.model_copy(update={"workload": work.model_copy(update=faster)}), policy
 
     return Change("1 % less compute time", None, _COMPUTE, world, True)

@@ -4,6 +4,8 @@ from geosim.scenario.accelerator import Accelerator, accelerators
 from geosim.scenario.fabric import Fabric, Hop
 from geosim.scenario.link import TracePoint, WanLink
 from geosim.scenario.loader import change_scenario, load_scenario, scenario_names
+from geosim.scenario.parallel import Parallel
+from geosim.scenario.prices import Prices, SitePrices
 from geosim.scenario.scenario import Scenario
 from geosim.scenario.site import Site
 from geosim.scenario.workload import Model, Workload, models
@@ -13,8 +15,11 @@ __all__ = [
     "Fabric",
     "Hop",
     "Model",
+    "Parallel",
+    "Prices",
     "Scenario",
     "Site",
+    "SitePrices",
     "TracePoint",
     "WanLink",
     "Workload",

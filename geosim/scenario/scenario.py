@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from geosim.errors import UsageError
 from geosim.scenario.link import WanLink
+from geosim.scenario.prices import Prices
 from geosim.scenario.site import Site
 from geosim.scenario.workload import Workload
 from geosim.spec import Spec
@@ -19,6 +20,7 @@ class Scenario(Spec):
     sites: Annotated[tuple[Site, ...], Field(min_length=1)]
     wan: tuple[WanLink, ...] = ()
     workload: Workload
+    prices: Prices | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> "Scenario":
@@ -35,6 +37,11 @@ class Scenario(Spec):
             if frozenset(link.between) in seen:
                 raise UsageError(f"wan.{i}.between: {link.name} is there twice")
             seen.add(frozenset(link.between))
+        for i, price in enumerate(self.prices.sites if self.prices else ()):
+            if price.site not in names:
+                raise UsageError(
+                    f"prices.sites.{i}.site: no site is called '{price.site}': sites are {', '.join(names)}"
+                )
         return self
 
     def link(self, a: str, b: str) -> WanLink | None:

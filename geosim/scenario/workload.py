@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from geosim.documents import read_yaml
 from geosim.errors import UsageError
 from geosim.params import ParamSpec, ParamTable
+from geosim.scenario.parallel import Parallel
 from geosim.scenario.ranges import StepTime
 from geosim.spec import Spec, from_dict
 
@@ -24,6 +25,7 @@ class Model(Spec):
         vocabulary: tokens; `tied`: input and output embeddings are one matrix.
         positions: learned positions; 0: none (rotary).
         biases: on the linear maps, and on the norms (LayerNorm with shift; without: RMSNorm).
+        experts: feed-forward parts in every layer; each token goes through `experts_per_token` of them.
     """
 
     name: str
@@ -37,6 +39,8 @@ class Model(Spec):
     tied: bool = False
     positions: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     biases: bool = False
+    experts: Annotated[int, Field(ge=1, le=100_000)] = 1
+    experts_per_token: Annotated[int, Field(ge=1, le=100_000)] = 1
     source: str = ""
 
     @model_validator(mode="after")
@@ -45,6 +49,10 @@ class Model(Spec):
             raise UsageError(f"heads: {self.heads} does not divide d_model ({self.d_model})")
         if self.kv_heads is not None and self.heads % self.kv_heads:
             raise UsageError(f"kv_heads: {self.kv_heads} does not divide heads ({self.heads})")
+        if self.experts_per_token > self.experts:
+            raise UsageError(
+                f"experts_per_token: {self.experts_per_token} is more than experts ({self.experts})"
+            )
         return self
 
     def param_table(self, dtype: str = "fp32") -> ParamTable:
@@ -57,7 +65,7 @@ class Model(Spec):
             prefix = "blocks.{layer}." if per_layer else ""
             out.append(ParamSpec(f"{prefix}{name}.weight", shape, dtype, layer, repeat))
             if self.biases and bias:
-                out.append(ParamSpec(f"{prefix}{name}.bias", shape[:1], dtype, layer, repeat))
+                out.append(ParamSpec(f"{prefix}{name}.bias", shape[:-1] or shape, dtype, layer, repeat))
 
         add("embedding", self.vocabulary, d, per_layer=False, bias=False)
         if self.positions:
@@ -66,10 +74,13 @@ class Model(Spec):
         add("attention.qkv", d + 2 * kv, d)
         add("attention.out", d, d)
         add("norm2", d)
-        add("mlp.up", self.ffn, d)
+        each = (self.experts,) if self.experts > 1 else ()
+        if each:
+            add("router", self.experts, d, bias=False)
+        add("mlp.up", *each, self.ffn, d)
         if self.gated:
-            add("mlp.gate", self.ffn, d)
-        add("mlp.down", d, self.ffn)
+            add("mlp.gate", *each, self.ffn, d)
+        add("mlp.down", *each, d, self.ffn)
         add("norm", d, per_layer=False)
         if not self.tied:
             add("head", self.vocabulary, d, per_layer=False, bias=False)
@@ -101,10 +112,11 @@ class Workload(Spec):
         batch_per_accelerator: sequences an accelerator and step.
         precision: of the matrix products.
         gradient_dtype: of the gradients reduced inside a site and by plain DDP.
-        mfu: achieved over peak FLOP/s where no step time is given.
-        step_time_s: measured compute time of a step (forward and backward), overriding `mfu`.
+        mfu: achieved over peak FLOP/s; None: as `parallel` makes it, and 0.4 where that is not given either.
+        step_time_s: measured compute time of a step (forward and backward), overriding `mfu` and `parallel`.
         step_jitter: coefficient of variation of a site's step time.
         recompute: activations are recomputed in the backward pass: 8 FLOPs a parameter and token, not 6.
+        parallel: how a site divides a step; with it, step time and memory follow from the shapes.
     """
 
     model: Annotated[Model, BeforeValidator(resolve_model)]
@@ -112,10 +124,17 @@ class Workload(Spec):
     batch_per_accelerator: Count = 1
     precision: Literal["fp32", "tf32", "bf16", "fp16", "fp8"] = "bf16"
     gradient_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
-    mfu: Annotated[float, Field(gt=0, le=1)] = 0.4
+    mfu: Annotated[float, Field(gt=0, le=1)] | None = None
     step_time_s: StepTime | None = None
     step_jitter: Annotated[float, Field(ge=0, le=1)] = 0.0
     recompute: bool = False
+    parallel: Parallel | None = None
+
+    @model_validator(mode="after")
+    def _said_once(self) -> "Workload":
+        if self.parallel is not None and self.recompute:
+            raise UsageError("recompute: say it in parallel.recompute (none, selective or full), not twice")
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; a catalog model goes by its name."""

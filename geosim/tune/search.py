@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from geosim.cost.calibration import Calibration
+from geosim.cost.room import check_room, has_room
 from geosim.errors import UsageError
 from geosim.policy import Codec, SyncPolicy
 from geosim.scenario import Scenario
@@ -90,13 +91,17 @@ def tune(
         held: fields that keep the base's value, as `held_fields` names them.
 
     Raises:
-        UsageError: a scenario without a WAN, or a base that leaves nothing to choose.
+        UsageError: a scenario without a WAN, a base that leaves nothing to choose, or one for which memory
+            has no room.
     """
     if not scenario.wan:
         raise UsageError(f"scenario {scenario.name}: no WAN link joins its sites: there is nothing to tune")
     base = base or default_base()
     space = space_around(base, max_interval, held)
-    table = candidates(base, space)
+    every = candidates(base, space)
+    table = {place: policy for place, policy in every.items() if has_room(scenario, policy)}
+    if not table:
+        check_room(scenario, next(iter(every.values())))
     places, policies = list(table), list(table.values())
     screened = screen(scenario, policies, calibration)
     dense = float(screen(scenario, [base.model_copy(update={"codec": Codec()})], calibration).window_bytes[0])
@@ -120,7 +125,8 @@ def tune(
     chosen, before = run(_shortlist(screened, order)), -1
     near: dict[str, int] = {}
     while chosen != before:
-        near = {axis: places.index(place) for axis, place in neighbours(space, places[chosen]).items()}
+        beside = neighbours(space, places[chosen])
+        near = {axis: places.index(place) for axis, place in beside.items() if place in table}
         before, chosen = chosen, run(near.values())
     best = float(np.nanmax(reached))
     line = front(reached, [i for i in order if i in known], _LEAST_GAIN * best, keep=chosen)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+from geosim.cost.compute import as_utilization
 from geosim.scenario import Model, Scenario, WanLink
 
 _STEPS = 40
@@ -69,12 +70,13 @@ def with_model_scale(scenario: Scenario, scale: float) -> Scenario:
             "ffn": max(1, round(model.ffn * side)),
         }
     )
-    return scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"model": smaller})})
+    work = as_utilization(scenario.workload, scenario.sites[0])
+    return scenario.model_copy(update={"workload": work.model_copy(update={"model": smaller})})
 
 
 def with_batch(scenario: Scenario, factor: float) -> Scenario:
     """The scenario with every accelerator's batch multiplied, and rounded to at least one sequence."""
-    work = scenario.workload
+    work = as_utilization(scenario.workload, scenario.sites[0])
     batch = max(1, round(work.batch_per_accelerator * factor))
     return scenario.model_copy(update={"workload": work.model_copy(update={"batch_per_accelerator": batch})})
 

@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from geosim.cost.step.describe import sequences_per_accelerator
 from geosim.errors import UsageError
 from geosim.scenario import Scenario, accelerators, load_scenario, models, scenario_names
 from geosim.scenario.accelerator import PRECISIONS
@@ -114,9 +115,11 @@ def test_a_scenario_says_what_is_trained_and_survives_yaml(name):
     assert scenario.name == name
     said = " ".join(scenario.about.split())
     assert work.model.name in said
-    assert (
-        f"{work.batch_per_accelerator} {sequences} of {work.sequence} tokens an accelerator and step" in said
-    )
+    batch = f"{work.batch_per_accelerator} {sequences} of {work.sequence} tokens an accelerator and step"
+    if work.parallel is not None and work.parallel.micro_batches is not None:
+        site_sequences = sequences_per_accelerator(work) * scenario.sites[0].ranks
+        batch = f"{site_sequences:.0f} sequences of {work.sequence} tokens a campus and step"
+    assert batch in said
     again = from_dict(Scenario, yaml.safe_load(scenario.to_yaml()), name)
     assert again == scenario
     assert again.to_yaml() == scenario.to_yaml()

@@ -1,0 +1,1 @@
+"""vTrain: measured iteration times of Megatron-LM on A100s."""
