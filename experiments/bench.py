@@ -18,16 +18,14 @@ from rich.table import Table
 
 from experiments.console import console
 from experiments.exchange_alone import PAYLOAD_SHARE, measure
-from geosim.params import table as param_table
-from geosim.policy import load_policy, make_layout
+from geosim.policy import load_policy
 from geosim.scenario import load_scenario
 from geosim.sim import simulate
 from geosim.sim.closed_form import batch_from, steady_state
 from geosim.tune import tune
-from runtime.codec import codec_for
+from runtime.bench import summary_rows
 
 _REPEATS = 5
-_CODEC_NUMEL = 3_000_000
 _POLICIES = 1_000_000
 
 
@@ -37,7 +35,7 @@ def main() -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("what")
     table.add_column("", justify="right")
-    for row in (*simulator(), *codec(), *relay()):
+    for row in (*simulator(), *summary_rows(), *relay()):
         print(*row, sep=": ", file=sys.stderr, flush=True)
         table.add_row(*row)
     console.print(f"Python {platform.python_version()}, torch {torch.__version__}, {platform.machine()}")
@@ -89,24 +87,6 @@ def simulator() -> list[tuple[str, str]]:
         ("engine, two sites", f"{2000 / engine:,.0f} windows/s"),
         ("closed form", f"{_POLICIES / closed / 1e6:.1f} million policies/s"),
         ("tune laptop", f"{choose:.2f} s"),
-    ]
-
-
-def codec() -> list[tuple[str, str]]:
-    """The reference codec beside one pass over the same memory, one thread."""
-    policy = load_policy("hierarchical-efsgd", {"shards": 1})
-    layout = make_layout(param_table([("weight", (_CODEC_NUMEL,))]), policy, 1)
-    coder = codec_for("reference", torch.device("cpu"))(layout, 0, 0, 0)
-    values = torch.randn(_CODEC_NUMEL, generator=torch.Generator().manual_seed(0))
-    residual = torch.zeros(_CODEC_NUMEL)
-    payload = torch.zeros(coder.payload_bytes, dtype=torch.uint8)
-    one_pass = seconds(lambda: residual.add_(values))
-    encode = seconds(lambda: coder.encode(values, 0.5, residual, 0, payload))
-    return [
-        (
-            "reference encode, 3 M values, top 1 % INT8, one thread",
-            f"{1e3 * encode:.0f} ms ({encode / one_pass:.0f} passes of {1e3 * one_pass:.1f} ms)",
-        )
     ]
 
 
