@@ -87,14 +87,19 @@ class WholeSelection:
         if self._plan.numel <= _SAMPLED_FROM:
             return _PAD
         update = self._update
-        parts = []
-        for base, (begin, end) in zip(self._bases, self._ranges, strict=True):
-            part = np.empty((end - begin) // select.SAMPLED * select.LINE + select.LINE, np.uint32)
-            n = select.sample(
-                update.values[begin:end], update.kind, update.weight, update.work[begin:end],
-                update.keeps, base // select.SAMPLED, part,
-            )  # fmt: skip
-            parts.append(part[:n])
+        parts: list[np.ndarray] = [_PAD] * len(self._ranges)
+
+        def some(at: slice) -> None:
+            for i in range(at.start, at.stop):
+                begin, end = self._ranges[i]
+                part = np.empty((end - begin) // select.SAMPLED * select.LINE + select.LINE, np.uint32)
+                n = select.sample(
+                    update.values[begin:end], update.kind, update.weight, update.work[begin:end],
+                    update.keeps, self._bases[i] // select.SAMPLED, part,
+                )  # fmt: skip
+                parts[i] = part[:n]
+
+        run([partial(some, at) for at in self._cuts])
         return np.concatenate([*parts, _PAD])
 
     def _collect(self, least: np.uint32, written: bool) -> list[Candidates]:
@@ -106,8 +111,9 @@ class WholeSelection:
             ties = 0
             for i in range(at.start, at.stop):
                 begin, end = self._ranges[i]
-                # Memory that is never touched costs nothing, so there is room for all.
-                found, words = np.empty(end - begin, self._dtype), np.empty(end - begin, np.uint32)
+                # Memory that is never touched costs nothing, so there is room for all, and for a pad.
+                room = end - begin + rank.LANES
+                found, words = np.empty(room, self._dtype), np.empty(room, np.uint32)
                 n, more, self._written[i] = select.collect(
                     update.values[begin:end], update.kind, update.weight, update.work[begin:end],
                     update.keeps, written, least, max(0, count - ties), self._bases[i], found, words,
@@ -115,7 +121,8 @@ class WholeSelection:
                 if self._written[i] < end - begin:
                     return
                 ties += more
-                results[number].append((found[:n].copy(), np.concatenate([words[:n], _PAD])))
+                words[n : n + rank.LANES] = 0
+                results[number].append((found[:n], words[: n + rank.LANES]))
 
         run([partial(some, number, at) for number, at in enumerate(self._cuts)])
         return [part for result in results for part in result]
@@ -126,6 +133,7 @@ class WholeSelection:
         words = np.concatenate([*(words[: len(found)] for found, words in parts), _PAD])
         n = len(words) - len(_PAD)
         least = rank.threshold_of(words, n, add.MAGNITUDE, count)
+        del words
         above = [rank.count_above(words, len(found), add.MAGNITUDE, least) for found, words in parts]
         left, at, tasks = count - sum(above), 0, []
         for (found, words), more in zip(parts, above, strict=True):
