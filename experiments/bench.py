@@ -3,6 +3,7 @@
 Every row is the median of several runs on an otherwise idle machine; ratios are taken within one run.
 """
 
+import argparse
 import platform
 import subprocess
 import sys
@@ -31,6 +32,7 @@ _POLICIES = 1_000_000
 
 def main() -> None:
     """Measure and print."""
+    argparse.ArgumentParser("python -m experiments.bench", description=__doc__).parse_args()
     torch.set_num_threads(1)
     table = Table(box=None, pad_edge=False)
     table.add_column("what")

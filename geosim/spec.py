@@ -171,8 +171,11 @@ def _one_line(cls: type[Spec], data: Any, error: ValidationError) -> str:
         key = str(first["loc"][-1])
         known = _keys_at(cls, first["loc"][:-1])
         near = nearest(key, known)
+        others = _kinds_with(cls, first["loc"])
         hint = f"did you mean '{near}'?" if near else f"known keys: {', '.join(sorted(known))}"
-        return f"{path}: unknown key; {hint}{more}"
+        if others:
+            hint = f"kind '{first['loc'][-2]}' has none: set kind too, to {' or '.join(others)}"
+        return f"{path}: {'not of this kind' if others else 'unknown key'}; {hint}{more}"
     if first["type"] == "missing":
         short = isinstance(first["loc"][-1], int)
         return f"{path}: {'too few items' if short else 'this field is required'}{more}"
@@ -225,6 +228,16 @@ def _text_keys(name: int | str) -> tuple[str, ...]:
 def _keys_at(cls: type[Spec], loc: tuple[int | str, ...]) -> list[str]:
     """Every key known below `loc`; families are searched whole, since the tag may itself be wrong."""
     return [key for model in _models_at(cls, loc) for key in _keys_of(model)]
+
+
+def _kinds_with(cls: type[Spec], loc: tuple[int | str, ...]) -> list[str]:
+    """The other kinds of the family at `loc`, which ends in a kind and a key, that know the key."""
+    if len(loc) < 2:
+        return []
+    family = _models_at(cls, loc[:-2])
+    if not any(loc[-2] in _tags(model) for model in family):
+        return []
+    return [f"'{tag}'" for model in family if loc[-1] in _keys_of(model) for tag in _tags(model)]
 
 
 def keys_of_kind(cls: type[Spec], path: Sequence[str], kind: Any) -> set[str]:

@@ -5,9 +5,11 @@ claim and for every `{name}` in a reason: what a counter-run found. Exit status 
 reproduced fails, or one marked as not reproduced suddenly holds.
 """
 
+import argparse
 import importlib
 import sys
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,13 +59,24 @@ def read_claims(folder: Path) -> list[Claim]:
     return [Claim(**{"tolerance": 0.0, "reason": "", **row}) for row in rows]
 
 
-def main() -> int:
-    """Check all sources."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check all sources, or those that are named."""
+    names = [folder.name for folder in folders()]
+    parser = argparse.ArgumentParser(
+        "python -m papers", description="Hold published claims against this code."
+    )
+    parser.add_argument("source", nargs="*", help=f"one of {', '.join(names)}; none: all")
+    asked = parser.parse_args(arguments).source
+    for name in asked:
+        if name not in names:
+            parser.error(f"no source '{name}': use one of {', '.join(names)}")
     table = Table(box=None, pad_edge=False)
     for head in ("claim", "", "published", "ours", "error", "verdict"):
         table.add_column(head, justify="left" if head in ("claim", "", "verdict") else "right")
     reasons, wrong = [], 0
     for folder in folders():
+        if asked and folder.name not in asked:
+            continue
         found = importlib.import_module(f"papers.{folder.name}.reproduce").reproduce()
         for claim in read_claims(folder):
             ours = found[claim.id]

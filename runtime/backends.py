@@ -21,7 +21,7 @@ def check_codec(name: str) -> None:
     if not installed(name):
         raise UsageError(
             f"codec {name}: needs {CODECS[name]}, which is not installed: "
-            "pip install 'geosim[kernels]', or use auto"
+            "pip install -e '.[kernels]', or use auto"
         )
 
 

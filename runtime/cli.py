@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -182,6 +183,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _command(arguments: list[str] | None) -> Any:
     """The command's status, once all that it has written is out."""
+    if find_spec("torch") is None and "doctor" not in (sys.argv[1:] if arguments is None else arguments):
+        raise UsageError("georun trains with torch, which is not installed: pip install -e '.[torch]'")
     try:
         status = app(arguments, prog_name="georun", standalone_mode=False)
         sys.stdout.flush()

@@ -21,7 +21,7 @@ def findings() -> list[Finding]:
     """Everything, in the order in which one thing needs another."""
     found = [Finding("Python", sys.version_info >= (3, 11), sys.version.split()[0])]
     if find_spec("torch") is None:
-        return [*found, Finding("torch", False, "pip install 'geosim[torch]'")]
+        return [*found, Finding("torch", False, "pip install -e '.[torch]'")]
     import torch
     import torch.distributed as dist
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import socket
 import sys
@@ -33,6 +34,10 @@ def told(error: Exception) -> tuple[str, int]:
     if lost_connection(line):
         reason = line.split("] ", 1)[-1].split(". ")[0][:200]  # without gloo's source file and advice
         return f"another rank has gone ({reason}): look for the first error, then resume all sites", 1
+    if "imed out waiting" in line:
+        waited = re.search(r"imed out waiting (\d+ ?ms)", line)
+        since = waited.group(1) if waited else "too long"
+        return f"another rank of the site has said nothing for {since}: look for it, or raise --timeout", 1
     return line[:300], 1
 
 

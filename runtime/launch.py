@@ -8,15 +8,15 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from geosim.console import make_folder
-from geosim.errors import RunError
+from geosim.errors import GeosimError, RunError
 from geosim.policy import SyncPolicy
 from geosim.scenario import Scenario
-from runtime.crew import Crew
+from runtime.crew import Crew, Member
 from runtime.emulate import EmulatedWan
 from runtime.inputs import check_inputs
 from runtime.job import Job
@@ -105,7 +105,7 @@ def emulate(
             on_start(crew)
         traffic = Traffic(network.counters if network is not None else None)
         figures = []
-        for member, event in crew.events():
+        for member, event in _events(crew, network):
             first = member is crew.members[0]
             if event["event"] == "result":
                 figures.append(event["figures"])
@@ -121,6 +121,16 @@ def emulate(
     if len(figures) != len(crew.members):
         raise RunError(f"{len(crew.members) - len(figures)} ranks ended without a result")
     return assemble(job, figures, traffic, wan)
+
+
+def _events(crew: Crew, network: EmulatedWan | None) -> Iterator[tuple[Member, dict[str, Any]]]:
+    """The crew's; where its network has gone, the ranks' errors are but what follows from that."""
+    try:
+        yield from crew.events()
+    except GeosimError:
+        if network is not None and not network.works:
+            raise RunError("the emulated WAN has gone: its relay has ended, or was killed") from None
+        raise
 
 
 def _start(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Table
@@ -111,5 +112,5 @@ def write_findings(findings: Sequence[Finding]) -> None:
     for column in ("what", "works", "detail"):
         table.add_column(column)
     for finding in findings:
-        table.add_row(finding.what, "yes" if finding.works else "no", finding.detail)
+        table.add_row(finding.what, "yes" if finding.works else "no", escape(finding.detail))
     Console().print(table)

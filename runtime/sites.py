@@ -43,7 +43,7 @@ class Sites:
         timeout_s: float = 60.0,
     ) -> None:
         if site not in names:
-            raise UsageError(f"--site {site}: no such site: use one of {', '.join(names)}")
+            raise UsageError(f"site {site}: no such site: use one of {', '.join(names)}")
         if len(set(names)) != len(names):
             raise UsageError(f"sites {', '.join(names)}: one is there twice")
         if len(names) > 1 and store is None:
@@ -87,7 +87,7 @@ class Sites:
             RunError: if the store cannot be reached within `timeout_s`.
         """
         if site not in names:
-            raise UsageError(f"--site {site}: no such site: use one of {', '.join(names)}")
+            raise UsageError(f"site {site}: no such site: use one of {', '.join(names)}")
         if place is None:
             _check_group()
             place = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)

@@ -35,8 +35,8 @@ def check_steps(steps: int, interval: int) -> None:
         UsageError: naming the nearest numbers of steps that fit.
     """
     if steps < 1:
-        raise UsageError(f"--steps {steps}: must be 1 or more")
+        raise UsageError(f"steps: {steps}: must be 1 or more")
     if steps % interval:
         below, above = steps // interval * interval, -(-steps // interval) * interval
         nearest = f"{below} or {above}" if below else str(above)
-        raise UsageError(f"--steps {steps}: the policy exchanges every {interval} steps: use {nearest}")
+        raise UsageError(f"steps: {steps}: the policy exchanges every {interval} steps: use {nearest}")

@@ -3,6 +3,7 @@
 import pytest
 
 from geosim.errors import UsageError
+from geosim.policy import load_policy
 from geosim.settings import split_settings
 
 
@@ -42,3 +43,10 @@ def test_what_is_no_setting_is_refused_in_one_line(item):
         split_settings([item])
     assert item in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_key_of_another_kind_is_named_with_the_kinds_that_have_it() -> None:
+    with pytest.raises(
+        UsageError, match=r"codec.select.ratio: not of this kind; kind 'dense' has none: set kind "
+    ):
+        load_policy("ddp", {"codec.select.ratio": 0.1})

@@ -43,7 +43,7 @@ def step_gradient(scenario: Scenario, problem: Problem, batch: Batch, knob: Knob
         import jax
         import jax.numpy as jnp
     except ImportError:
-        raise UsageError("gradients need JAX: pip install 'geosim[jax]'") from None
+        raise UsageError("gradients need JAX: pip install -e '.[jax]'") from None
     standing = slowest_link(problem)
     source, target = problem.sites[standing.source].name, problem.sites[standing.target].name
 

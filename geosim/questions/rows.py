@@ -142,9 +142,7 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UsageError(
-            "--out: Parquet needs pyarrow: pip install 'geosim[parquet]', or write .csv"
-        ) from None
+        raise UsageError("--out: Parquet needs pyarrow: pip install -e '.[parquet]', or write .csv") from None
     return pyarrow, pyarrow.parquet
 
 

@@ -58,7 +58,7 @@ def _prepare(backend: str, jobs: int) -> Callable[[], None]:
         import joblib  # noqa: F401
     except ImportError:
         raise UsageError(
-            "--jobs: several processes need joblib: pip install 'geosim[sweep]', or use --jobs 1"
+            "--jobs: several processes need joblib: pip install -e '.[sweep]', or use --jobs 1"
         ) from None
     if backend == "dask":
         return _dask(jobs)

@@ -50,7 +50,7 @@ def drawing(path: Path | str, rows: int, columns: int, size: tuple[float, float]
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise UsageError("figures need matplotlib: pip install 'geosim[docs]'") from None
+        raise UsageError("figures need matplotlib: pip install -e '.[docs]'") from None
     path = Path(path)
     with mpl.rc_context(_SETTINGS):
         figure = Figure(figsize=size, layout="constrained")

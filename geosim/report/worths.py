@@ -65,7 +65,7 @@ def notes(found: Sensitivity) -> list[str]:
     if any(worth.method == "gradient" for worth in found.worths):
         out.append("d: derivative of the closed form (JAX) times the change; otherwise a difference.")
     elif not found.has_jax:
-        out.append("JAX is not installed: differences instead of derivatives (pip install 'geosim[jax]').")
+        out.append("JAX is not installed: differences instead of derivatives (pip install -e '.[jax]').")
     if not found.applies:
         out.append(
             f"The closed form does not hold here ({found.reason}): it estimates, and the engine decides."

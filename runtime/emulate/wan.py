@@ -102,6 +102,11 @@ class EmulatedWan:
         answer: dict[str, dict[str, int]] = self._ask({"do": "counters"})
         return answer
 
+    @property
+    def works(self) -> bool:
+        """Whether the relay still runs."""
+        return self._relay.poll() is None
+
     def set_link(self, source: str, destination: str, **changes: Any) -> None:
         """Change fields of a link's spec; `up=False` drops all it holds and is offered."""
         self._check_link(source, destination)

@@ -62,12 +62,12 @@ def test_a_claim_unlike_its_mark_fails_the_command(monkeypatch, capsys, status: 
     monkeypatch.setattr(reproduce, "reproduce", lambda: ours)
     marked = [dataclasses.replace(c, status="reproduced") for c in rows]
     monkeypatch.setattr(command, "read_claims", lambda _: marked)
-    assert command.main() == 0
+    assert command.main([]) == 0
     if status == "reproduced":
         about = next(c for c in rows if c.relation == "about")
         ours[about.id] = 3 * about.value
     else:
         marked[0] = dataclasses.replace(marked[0], status="not reproduced")
     capsys.readouterr()
-    assert command.main() == 1
+    assert command.main([]) == 1
     assert "unlike marked" in capsys.readouterr().out

@@ -186,7 +186,7 @@ def test_parquet_holds_the_same_rows_with_types(tmp_path):
 @pytest.mark.parametrize(
     ("module", "jobs", "backend", "says"),
     [
-        ("joblib", 2, "loky", r"need joblib: pip install 'geosim\[sweep\]'"),
+        ("joblib", 2, "loky", r"need joblib: pip install -e '\.\[sweep\]'"),
         ("distributed", 1, "dask", r"--backend dask: is not installed: pip install"),
         ("ray", 1, "ray", r"--backend ray: is not installed: pip install"),
     ],
@@ -201,5 +201,5 @@ def test_what_is_missing_is_said_in_one_line(monkeypatch, module, jobs, backend,
 
 def test_parquet_without_pyarrow_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UsageError, match=r"pip install 'geosim\[parquet\]'"):
+    with pytest.raises(UsageError, match=r"pip install -e '\.\[parquet\]'"):
         RowFile(tmp_path / "a.parquet", sweep(), resume=False)
