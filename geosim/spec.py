@@ -174,8 +174,8 @@ def _one_line(cls: type[Spec], data: Any, error: ValidationError) -> str:
         others = _kinds_with(cls, first["loc"])
         hint = f"did you mean '{near}'?" if near else f"known keys: {', '.join(sorted(known))}"
         if others:
-            hint = f"kind '{first['loc'][-2]}' has none: set kind too, to {' or '.join(others)}"
-        return f"{path}: {'not of this kind' if others else 'unknown key'}; {hint}{more}"
+            hint = f"kind '{first['loc'][-2]}' has it not, {' and '.join(others)} may: set the kind too"
+        return f"{path}: unknown key; {hint}{more}"
     if first["type"] == "missing":
         short = isinstance(first["loc"][-1], int)
         return f"{path}: {'too few items' if short else 'this field is required'}{more}"

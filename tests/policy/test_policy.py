@@ -221,7 +221,7 @@ REFUSED = [
     ({"codec": {"select": {"kind": "topk", "scope": "tensor"}}}, "codec.select.scope: "),
     (
         {"codec": {"quantize": {"kind": "fp16", "group": 64}}},
-        "codec.quantize.group: unknown key; known keys: kind",
+        "codec.quantize.group: unknown key; kind 'fp16' has it not",
     ),
     ({"codec": {"quantize": "int3"}}, "codec.quantize: unknown kind 'int3': use one of "),
     ({"codec": {"residual": {"kind": "feedback", "decay": 0}}}, "codec.residual.decay: "),
