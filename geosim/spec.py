@@ -174,7 +174,7 @@ def _one_line(cls: type[Spec], data: Any, error: ValidationError) -> str:
         others = _kinds_with(cls, first["loc"])
         hint = f"did you mean '{near}'?" if near else f"known keys: {', '.join(sorted(known))}"
         if others:
-            hint = f"kind '{first['loc'][-2]}' has it not, {' and '.join(others)} may: set the kind too"
+            hint = f"kind '{first['loc'][-2]}' has it not, {' and '.join(others)} may: set kind too"
         return f"{path}: unknown key; {hint}{more}"
     if first["type"] == "missing":
         short = isinstance(first["loc"][-1], int)

@@ -104,11 +104,11 @@ def test_a_quantity_given_under_both_names_is_refused(value):
         ({"name": "a", "gait": {"speed": 3}}, "thing: gait: needs a 'kind'"),
         (
             {"name": "a", "gait": {"kind": "slow", "speed": 3}},
-            "thing: gait.speed: unknown key; kind 'slow' has it not, 'fast' and 'faster' may: set the kind too",
+            "thing: gait.speed: unknown key; kind 'slow' has it not, 'fast' and 'faster' may: set kind too",
         ),
         (
             {"name": "a", "gait": {"kind": "faster", "wait": "1 s"}},
-            "thing: gait.wait: unknown key; kind 'faster' has it not, 'slow' may: set the kind too",
+            "thing: gait.wait: unknown key; kind 'faster' has it not, 'slow' may: set kind too",
         ),
         (
             {"name": "a", "gaits": ["slow", {"kind": "slow", "wait": "1"}]},
