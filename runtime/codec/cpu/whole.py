@@ -18,7 +18,7 @@ from runtime.codec.cpu.plan import SectionPlan
 from runtime.codec.cpu.update import Update
 from runtime.codec.cpu.workers import run, shares, threads
 
-RANGE = 1 << 20
+RANGE = 1 << 19
 _SAMPLED_FROM = 1 << 16
 _SPARE = 1.1
 _DEVIATIONS = 3.0
@@ -109,11 +109,10 @@ class WholeSelection:
 
         def some(number: int, at: slice) -> None:
             ties = 0
+            # Room for all of a range; what is never touched costs nothing.
+            found, words = np.empty(RANGE, self._dtype), np.empty(RANGE, np.uint32)
             for i in range(at.start, at.stop):
                 begin, end = self._ranges[i]
-                # Memory that is never touched costs nothing, so there is room for all, and for a pad.
-                room = end - begin + rank.LANES
-                found, words = np.empty(room, self._dtype), np.empty(room, np.uint32)
                 n, more, self._written[i] = select.collect(
                     update.values[begin:end], update.kind, update.weight, update.work[begin:end],
                     update.keeps, written, least, max(0, count - ties), self._bases[i], found, words,
@@ -121,8 +120,7 @@ class WholeSelection:
                 if self._written[i] < end - begin:
                     return
                 ties += more
-                words[n : n + rank.LANES] = 0
-                results[number].append((found[:n], words[: n + rank.LANES]))
+                results[number].append((found[:n].copy(), np.concatenate([words[:n], _PAD])))
 
         run([partial(some, number, at) for number, at in enumerate(self._cuts)])
         return [part for result in results for part in result]
