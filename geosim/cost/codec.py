@@ -1,8 +1,9 @@
 """What encoding, decoding and applying cost a WAN rank, from element counts.
 
 Codecs are bound by memory: a cost is the bytes that must be read and written, over the share of the memory
-bandwidth that encoders and decoders reach. For the CPU kernels that was 0.26 to 0.46 as the machine's memory was
-fast or slow (`georun bench codec`: docs/codecs.md); 0.45 is taken, and assumed for GPUs, where nothing was measured.
+bandwidth that encoders and decoders reach. For the CPU kernels that was 0.26 to 0.46 as the machine's memory
+was fast or slow (`georun bench codec`: docs/codecs.md); 0.45 is taken, and assumed for GPUs, where nothing
+was measured.
 A `Calibration` replaces all of it by measured values.
 """
 
