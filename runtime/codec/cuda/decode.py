@@ -22,59 +22,65 @@ Drawn = dict[int, torch.Tensor]
 
 
 class Decoding:
-    """One body.
+    """One body at a time.
 
     Args:
         lanes, tables: of the body; tables on the device.
-        body: uint8, in host memory.
-        key: of the sender.
-        numel: of the fragment.
         device: where values are wanted.
-        drawn: random-k's offsets, which are those of all sites in a round: filled and used again.
+        body_bytes: of the body.
     """
 
     def __init__(
-        self,
-        lanes: Sequence[Lane],
-        tables: Sequence[Tables],
-        body: torch.Tensor,
-        key: Key,
-        numel: int,
-        device: torch.device,
-        drawn: Drawn,
+        self, lanes: Sequence[Lane], tables: Sequence[Tables], device: torch.device, body_bytes: int
     ) -> None:
-        self._lanes, self._tables, self._host = lanes, tables, body
-        self._body = torch.empty(body.numel(), dtype=torch.uint8, device=device)
-        self._body.copy_(body, non_blocking=True)
-        for i, lane in enumerate(lanes):
-            if lane.method in ("blocks", "whole") and isinstance(lane.select, RandomK) and i not in drawn:
-                drawn[i] = _draw(lane, tables[i], key, numel, device)
-        self._positions = dict(drawn)
+        self._lanes, self._tables, self._device = lanes, tables, device
+        self._body = torch.empty(body_bytes, dtype=torch.uint8, device=device)
+        self._host = torch.empty(0, dtype=torch.uint8)
+        self._positions: Drawn = {}
         self._scales = [torch.empty(lane.rows, device=device) for lane in lanes]
+        self._reports: list[torch.Tensor] = []
 
-    def check(self) -> None:
+    def load(self, body: torch.Tensor) -> None:
+        """Queue the copy of a body, uint8 in host memory."""
+        self._host = body
+        self._body.copy_(body, non_blocking=True)
+
+    def inspect(self) -> None:
+        """Queue the checks of the body that is loaded; positions and scales are known once they have run."""
+        self._reports = [self._inspect(i) for i in range(len(self._lanes))]
+        self._flat = torch.cat([r.flatten() for r in self._reports])
+
+    def verify(self) -> None:
         """Wait for the verdict.
 
         Raises:
             ValueError: whatever no encoder writes, in a few words.
         """
-        reports = [self._inspect(i) for i in range(len(self._lanes))]
-        flat = torch.cat([r.flatten() for r in reports]).cpu().numpy()
-        parts = np.split(flat, np.cumsum([r.numel() for r in reports])[:-1])
+        flat = self._flat.cpu().numpy()
+        parts = np.split(flat, np.cumsum([r.numel() for r in self._reports])[:-1])
         fault = first_fault(self._lanes, [p.reshape(ROWS, -1) for p in parts], self._host.numpy())
         if fault:
             raise ValueError(fault)
 
-    def add(self, out: torch.Tensor, fresh: bool) -> None:
-        """Add the values to `out`, fp32 [numel], or overwrite it if `fresh` and everything travels."""
+    def add(self, out: torch.Tensor, fresh: bool, key: Key, drawn: Drawn) -> None:
+        """Add the values to `out`, fp32 [numel], or overwrite it if `fresh` and everything travels.
+
+        Args:
+            out, fresh: as above.
+            key: of the sender.
+            drawn: random-k's offsets, which are those of all sites in a round: filled and used again.
+        """
         for i, (lane, tables) in enumerate(zip(self._lanes, self._tables, strict=True)):
+            if lane.method in ("blocks", "whole") and isinstance(lane.select, RandomK) and i not in drawn:
+                drawn[i] = _draw(lane, tables, key, out.numel(), self._device)
+            positions = drawn.get(i, self._positions.get(i))
             where = "all"
-            if i in self._positions:
+            if positions is not None:
                 where = "listed" if lane.positions else "placed"
             launch(
                 read.add_values, len(tables.values), self._body, self._scales[i], tables.values,
-                tables.sections, tables.spans, self._positions.get(i, tables.spans), tables.spans, out,
-                KIND=lane.quantize.kind, BITS=lane.quantize.bits, SCALED=lane.rows > 0, GROUP=lane.group,
+                tables.sections, tables.spans, tables.spans if positions is None else positions, tables.spans,
+                out, KIND=lane.quantize.kind, BITS=lane.quantize.bits, SCALED=lane.rows > 0, GROUP=lane.group,
                 WHERE=where, FRESH=fresh, SKIP=False, STEPS=lane.steps, ALIGNED=lane.aligned,
                 EVEN=lane.even if where == "all" else 1, TILE=CHUNK,
             )  # fmt: skip

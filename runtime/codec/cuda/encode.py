@@ -1,15 +1,14 @@
 """One encode on a device: what runs in which order."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from geosim.policy.maths import Key
 from geosim.policy.maths.quantize import scale_limit, top_level
 from geosim.policy.quantize import Cast
-from geosim.policy.select import RandomK
 from runtime.codec.cuda.kernels import dense, read, values
-from runtime.codec.cuda.launch import launch, position_words, rounding_words
+from runtime.codec.cuda.launch import launch
 from runtime.codec.cuda.plan import Lane, rows_per_program
 from runtime.codec.cuda.selection import Selection, Source
 from runtime.codec.cuda.tables import CHUNK, COUNT, POS, ROW, SECTION, SIZE, TILE, Tables
@@ -21,13 +20,24 @@ class Encoding:
     `start` reads every value once, writes what one pass can write and finds whether all is finite; `finish`
     does the rest and touches no residual where `status` is not 0. Both only queue work.
 
+    Args:
+        lanes, tables: of the body; tables on the device.
+        source: what is encoded.
+        words: of each lane, from `launch.encoding_words`, on the device.
+        body_bytes: of the body.
+
     Attributes:
         status: int32 [1] on the device: 0, or NOT_FINITE, MISLED or both.
         body: uint8 on the device, as long as the body or a few bytes longer.
     """
 
     def __init__(
-        self, lanes: tuple[Lane, ...], tables: tuple[Tables, ...], source: Source, key: Key, body_bytes: int
+        self,
+        lanes: Sequence[Lane],
+        tables: Sequence[Tables],
+        source: Source,
+        words: Sequence[torch.Tensor],
+        body_bytes: int,
     ) -> None:
         device = source.values.device
         self._source = source
@@ -35,8 +45,8 @@ class Encoding:
         self.words = torch.zeros(body_bytes // 4 + 2, dtype=torch.int32, device=device)
         self.body = self.words.view(torch.uint8)
         self._parts = [
-            _Part(lane, table, source, key, self.status, device)
-            for lane, table in zip(lanes, tables, strict=True)
+            _Part(lane, table, source, drawn, self.status)
+            for lane, table, drawn in zip(lanes, tables, words, strict=True)
         ]
 
     def start(self) -> None:
@@ -52,10 +62,12 @@ class Encoding:
     def again(self) -> None:
         """`finish` once more, where a sample was misleading."""
         self.status.zero_()
-        for part in self._parts:
-            if part.lane.method == "whole":
-                part.selection.search_failed()
+        whole = [part.selection for part in self._parts if part.lane.method == "whole"]
+        for selection in whole:
+            selection.search_failed()
         self.finish()
+        for selection in whole:
+            selection.searched = False
 
     def undo(self) -> None:
         """Take `start` back: the residual is as before, to rounding."""
@@ -72,22 +84,17 @@ class _Part:
         lane: Lane,
         tables: Tables,
         source: Source,
-        key: Key,
+        words: torch.Tensor,
         status: torch.Tensor,
-        device: torch.device,
     ) -> None:
         self.lane, self._tables, self._source, self._status = lane, tables, source, status
         how = lane.quantize
         self._scaled = not isinstance(how, Cast)
-        self._dither = getattr(how, "rounding", "nearest") == "stochastic"
-        self._words = status
-        if self._dither:
-            self._words = rounding_words(key, lane.numbers).to(device)
-        drawn = status
-        if isinstance(lane.select, RandomK):
-            drawn = position_words(key, lane.numbers).to(device)
+        self._dither = lane.dithers
+        # What draws nothing is given some pointer.
+        self._words, drawn = (words[0], words[1]) if len(words) else (status, status)
         self.selection = Selection(lane, tables, source, drawn, status, source.values.numel())
-        self._scales = torch.empty(lane.rows, device=device)
+        self._scales = torch.empty(lane.rows, device=status.device)
         self._format: dict[str, Any] = {"KIND": how.kind, "LEVEL": top_level(how) * 1.0}
         self._limit = 1.0 if isinstance(how, Cast) else scale_limit(how)
         self._decay = source.feedback and source.decay != 1.0

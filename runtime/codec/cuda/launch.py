@@ -8,6 +8,8 @@ import torch
 
 from geosim.policy.maths import Key
 from geosim.policy.maths.counter import POSITIONS, ROUNDING
+from geosim.policy.select import RandomK
+from runtime.codec.cuda.plan import Lane
 
 # Without it ptxas would contract w v + e, and others like it, into one rounding.
 OPTIONS = {"enable_fp_fusion": False}
@@ -27,6 +29,16 @@ def position_words(key: Key, sections: Sequence[int]) -> torch.Tensor:
 def rounding_words(key: Key, sections: Sequence[int]) -> torch.Tensor:
     """Those for stochastic rounding."""
     return _words((ROUNDING, key.seed, key.round, key.fragment, key.shard, np.array(sections), key.site))
+
+
+def encoding_words(lane: Lane, key: Key) -> torch.Tensor:
+    """What a lane's encode draws from: those for rounding and for positions, int32 [2, sections, 2].
+
+    Empty where it draws nothing.
+    """
+    if not lane.dithers and not isinstance(lane.select, RandomK):
+        return torch.empty(0, dtype=torch.int32)
+    return torch.stack([rounding_words(key, lane.numbers), position_words(key, lane.numbers)])
 
 
 def _words(parts: Sequence[Any]) -> torch.Tensor:

@@ -74,6 +74,11 @@ class Lane:
         return group_of(self.quantize)
 
     @property
+    def dithers(self) -> bool:
+        """Whether values are rounded stochastically."""
+        return getattr(self.quantize, "rounding", "nearest") == "stochastic"
+
+    @property
     def block(self) -> int:
         """The selection block of `blocks`."""
         assert not isinstance(self.select, Dense)

@@ -64,6 +64,7 @@ class Selection:
         chosen: u of what travels, fp32 [lane.count], in order (without a source: empty).
         offsets: where in the fragment it lies [lane.count], int32, or int64 from 2^31 elements on.
         bad: tiles that are not finite, int8 [tiles]; their residual is untouched.
+        searched: whether there are scopes that the sample misled.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Selection:
         self.chosen = torch.empty(lane.count if self._read else 0, device=device)
         self.offsets = torch.empty(lane.count, dtype=self._index, device=device)
         self.bad = torch.zeros(len(tables.tiles), dtype=torch.int8, device=device)
+        self.searched = False
 
     def blocks(self) -> None:
         """First part for small blocks: u, what travels of each, decay * u into the residual."""
@@ -93,7 +95,7 @@ class Selection:
             self.tables.sections, self.words, self.chosen, self.offsets, self.bad, self.status,
             BLOCK=lane.block, TAKE=lane.taken, FEEDBACK=source.feedback, DECAY=source.decay != 1.0,
             READ=self._read, DRAWN=self._drawn, EVEN=lane.even, ROWS=max(1, TILE // columns),
-            COLUMNS=columns, warps=16,
+            COLUMNS=columns, warps=4,
         )  # fmt: skip
 
     def code(self, body: torch.Tensor) -> None:
@@ -109,7 +111,7 @@ class Selection:
         lane, tables, source, device = self.lane, self.tables, self._source, self.status.device
         scopes = tables.scopes
         self.direct = scopes[:, ROOM] == 0
-        self._searched = bool(torch.any(lane.tables.scopes[:, ROOM] == 0))
+        self._always = bool(torch.any(lane.tables.scopes[:, ROOM] == 0))
         thresholds = scopes[:, GUESS].to(torch.int32) if self._drawn else self._threshold()
         self._counts = torch.zeros(len(scopes), dtype=self._index, device=device)
         self._chunks = torch.zeros((len(tables.tiles), 2), dtype=self._index, device=device)
@@ -119,15 +121,15 @@ class Selection:
             kernels.stream, len(tables.tiles), *source.pointers, tables.tiles, scopes, self.words, thresholds,
             self._counts, self._records, self._places, self._chunks, self.bad, self.status,
             FEEDBACK=source.feedback, READ=self._read, DRAWN=self._drawn, COLLECT=lane.room > 0,
-            EVEN=lane.even, TILE=TILE, warps=16,
+            EVEN=lane.even, TILE=TILE, warps=4,
         )  # fmt: skip
         self._failed = ~self.direct & ((self._counts < scopes[:, TAKE]) | (self._counts > scopes[:, ROOM]))
         self.status |= MISLED * self._failed.any()
 
     def search_failed(self) -> None:
-        """Have scopes whose sample was misleading searched whole, from now on."""
+        """Have scopes whose sample was misleading searched whole, until `searched` is False again."""
         self.direct |= self._failed
-        self._searched = True
+        self.searched = True
 
     def choose(self, body: torch.Tensor) -> None:
         """Larger scopes, second part: find the k-th largest, put what travels in order, write positions.
@@ -176,7 +178,7 @@ class Selection:
         wanted = scopes[:, TAKE].clone()
         ends = torch.minimum(self._counts.long(), scopes[:, ROOM])
         self._descend(tables.finds, self._records, ends, REGION, False, found, wanted)
-        if self._searched:
+        if self._always or self.searched:
             found.masked_fill_(self.direct, 0)
             wanted.copy_(torch.where(self.direct, scopes[:, TAKE], wanted))
             self._descend(tables.tiles, self._records, ends, REGION, True, found, wanted)

@@ -23,6 +23,37 @@ from runtime.codec.cuda.kernels.common import (
 
 
 @triton.jit
+def _kth_bound(key: tl.tensor, k: tl.tensor) -> tl.tensor:
+    """(bound, whether exactly the k keys >= bound are the largest) of each row; else bound is the k-th key.
+
+    Args:
+        key: uint32 [rows, columns].
+        k: int32 [rows, 1], at least 1 where a row has keys.
+
+    From the largest key downwards in growing steps until enough keys lie above, then by halving, until a
+    bound splits off exactly k: most rows need some ten counts where going bit by bit needs 32.
+    """
+    low = tl.zeros(k.shape, tl.uint32)
+    high = tl.max(key, axis=1, keep_dims=True)
+    exact = tl.zeros(k.shape, tl.int1)
+    above = tl.zeros(k.shape, tl.int1)  # whether `low` has been found by counting
+    step = tl.full(k.shape, 1 << 23, tl.uint32)  # a factor of two between floats
+    while tl.max(((low < high) & (exact == 0)).to(tl.int32)) > 0:
+        width = high - low
+        trial = high - tl.where(above, width >> 1, tl.minimum(step, width))
+        count = tl.sum((key >= trial).to(tl.int32), axis=1, keep_dims=True)
+        open = (low < high) & (exact == 0)
+        enough = open & (count >= k)
+        less = open & (count < k)
+        low = tl.where(enough, trial, low)
+        high = tl.where(less, trial - 1, high)
+        exact = exact | (enough & (count == k))
+        above = above | enough
+        step = tl.minimum(step, 1 << 30) << 1
+    return low, exact
+
+
+@triton.jit
 def blocks(
     values: tl.tensor,
     residual: tl.tensor,
@@ -47,8 +78,8 @@ def blocks(
 ) -> None:
     """ROWS blocks of BLOCK elements: u, decay * u into the residual, the TAKE largest keys of each block.
 
-    The k-th largest is found bit by bit. Where a block's chosen values go is known beforehand. Tiles that are
-    not finite are marked and leave the residual alone.
+    Where a block's chosen values go is known beforehand. Tiles that are not finite are marked and leave the
+    residual alone.
     """
     t = number()
     at, length = bounds(tiles, t, EVEN)
@@ -75,17 +106,12 @@ def blocks(
     # A partial block is the last one of its section.
     whole = (row + 1) * BLOCK <= length
     k = tl.where(whole, TAKE, of_section(sections, section, LAST)).to(tl.int32)
-    limit = tl.zeros([ROWS, 1], tl.uint32)
-    bit = tl.full([ROWS, 1], 1 << 31, tl.uint32)
-    for _ in range(32):
-        trial = limit | bit
-        enough = tl.sum((key >= trial).to(tl.int32), axis=1, keep_dims=True) >= k
-        limit = tl.where(enough, trial, limit)
-        bit = bit >> 1
-    above = inside & (key > limit)
-    tied = inside & (key == limit)
-    missing = k - tl.sum(above.to(tl.int32), axis=1, keep_dims=True)
-    take = above | (tied & (tl.cumsum(tied.to(tl.int32), axis=1) <= missing))
+    low, exact = _kth_bound(key, k)
+    take = inside & (key > low) | (inside & exact & (key == low))
+    if tl.min(exact.to(tl.int32)) == 0:
+        tied = inside & (key == low) & (exact == 0)
+        missing = k - tl.sum(take.to(tl.int32), axis=1, keep_dims=True)
+        take = take | (tied & (tl.cumsum(tied.to(tl.int32), axis=1) <= missing))
     rank = tl.cumsum(take.to(tl.int32), axis=1) - 1
     first = of_section(sections, section, KEPT) + pos // BLOCK * TAKE
     index = offsets.dtype.element_ty

@@ -23,13 +23,13 @@ from cases import OTHERS, layout_of, preset_codecs
 
 from geosim.policy import Codec
 from runtime.codec.cuda import TritonCodec
-from runtime.codec.cuda.launch import OPTIONS
+from runtime.codec.cuda.launch import OPTIONS, encoding_words
 
 ARCHITECTURES = (80, 90, 100)
 # Kernels that pass over all values; of these the machine code is kept too.
 PASSES = ("stream", "blocks", "fused", "decayed")
-# Registers a thread, by what 65,536 an SM leave a few hundred threads.
-MOST_REGISTERS = 128
+# Registers a thread, by what 65,536 an SM leave three programs of four warps.
+MOST_REGISTERS = 168
 # Instructions that would round otherwise than IEEE arithmetic, contract, or flush denormals.
 INEXACT = r"div\.full|div\.approx|rcp\.approx|\bfma\.rn|\.ftz"
 # Large enough for several tiles of which all are whole, as those of most models are.
@@ -110,16 +110,17 @@ def _walk(coder: TritonCodec, dtype: torch.dtype, decode, encode, selection) -> 
     key, tables = coder._key(0, 1), coder._on(device)
     source = selection.Source(values, residual, 1.0, coder.decay or 1.0)
     body = torch.zeros(coder.payload_bytes - 80, dtype=torch.uint8)
-    encoding = encode.Encoding(coder._lanes, tables, source, key, len(body))
+    words = [encoding_words(lane, key) for lane in coder._lanes]
+    encoding = encode.Encoding(coder._lanes, tables, source, words, len(body))
     encoding.start()
     encoding.finish()
     encoding.again()
     encoding.undo()
     for fresh in (False, True):
-        decoding = decode.Decoding(coder._lanes, tables, body, key, coder.numel, device, {})
-        for i in range(len(coder._lanes)):
-            decoding._inspect(i)
-        decoding.add(torch.zeros(coder.numel), fresh)
+        decoding = decode.Decoding(coder._lanes, tables, device, len(body))
+        decoding.load(body)
+        decoding.inspect()
+        decoding.add(torch.zeros(coder.numel), fresh, key, {})
 
 
 def compile_one(job: tuple[str, int]) -> Compiled:
