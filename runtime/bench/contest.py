@@ -66,8 +66,10 @@ class Stand:
             run = partial(plain.encode, self.values, self.weight, self.work, RATIO, width, GROUP)
             found.append(Contestant(f"{case.key} plain", run, self._restore, PLAIN_ROUNDS))
         if case.degenerate:
-            # All of the update comes in the residual; the gradient is read and counts for nothing.
-            encode = partial(coder.encode, self.values, 0.0, self.work, 0, torch.zeros_like(payload))
+            # All of the update comes in the residual; the gradient is read and counts for nothing. A coder
+            # of their own: one may have prepared itself for the ordinary encode's weight.
+            other = self._coder(case)
+            encode = partial(other.encode, self.values, 0.0, self.work, 0, torch.zeros_like(payload))
             for name, fill in DEGENERATE.items():
                 spoil = partial(self._spoil, fill)
                 found.append(Contestant(f"{case.key} {name}", encode, spoil, DEGENERATE_ROUNDS))

@@ -73,18 +73,22 @@ def cuda_peaks(
 
     Of three encodes, as the second may capture a graph and the third replay it.
     """
-    found = {}
-    for case in cases:
-        residual = standing.clone() if case.codec.residual.kind == "feedback" else None
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        coder = codec(case.layout(len(values)), 0, 0, 0)
-        payload = torch.empty(coder.payload_bytes, dtype=torch.uint8)
-        for _ in range(3):
-            coder.encode(values, weight, residual, 0, payload)
-        found[case.key] = torch.cuda.max_memory_allocated() - before
-    return found
+    return {case.key: _cuda_peak(case, codec, weight, values, standing) for case in cases}
+
+
+def _cuda_peak(
+    case: Case, codec: type[FragmentCodec], weight: float, values: Tensor, standing: Tensor
+) -> int:
+    residual = standing.clone() if case.codec.residual.kind == "feedback" else None
+    gc.collect()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    coder = codec(case.layout(len(values)), 0, 0, 0)
+    payload = torch.empty(coder.payload_bytes, dtype=torch.uint8)
+    for _ in range(3):
+        coder.encode(values, weight, residual, 0, payload)
+    return torch.cuda.max_memory_allocated() - before
 
 
 def report(folder: str) -> None:
