@@ -7,7 +7,7 @@ through when all it receives has come and all it sends has left.
 """
 
 from collections.abc import Callable, Generator
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import simpy
