@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from geosim.cost.transport import send_time, window_after, window_restart
-from geosim.sim.batch import TEXT, Batch, Reason, batch_from
+from geosim.sim.batch import TEXT, WALKED, Batch, Reason, batch_from
+from geosim.sim.walk import walk
 
 __all__ = ["TEXT", "Batch", "Reason", "SteadyState", "batch_from", "steady_state"]
 
@@ -68,8 +69,15 @@ def _some(b: Batch) -> SteadyState:
         whole = (period, exchange, wait, settled)
         period, exchange, wait, settled = (_put(w, rows, f) for w, f in zip(whole, found, strict=True))
         reason[rows] = np.where((reason[rows] == 0) & queue, Reason.CONTENTION, reason[rows])
-    reason = np.where((reason == 0) & ~settled, Reason.UNSETTLED, reason)
     flat = ~np.isnan(b.flat_s)
+    reason = np.where((reason == 0) & ~settled & ~flat, Reason.UNSETTLED, reason)
+    if xp is np and reason.any():
+        rows = np.flatnonzero(np.isin(reason, WALKED))
+        found = walk([b.walks[i] for i in b.walk[rows]], b.interval[rows])
+        reason[rows] = np.where(found.settled, Reason.APPLIES, Reason.UNSETTLED)
+        reason[rows[found.meets]] = Reason.SHARED
+        for column, value in zip((period, exchange, wait), found.seconds, strict=True):
+            column[rows[found.settled]] = value[found.settled]
     step = xp.where(flat, b.flat_s, period / b.interval)
     exposed = xp.where(flat, b.flat_exposed_s, wait / b.interval)
     sent = xp.where(flat, b.flat_bytes, b.size_bytes.sum(axis=1) * b.link_payloads / b.interval)
