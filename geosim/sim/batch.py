@@ -110,7 +110,7 @@ class Batch:
         """The array namespace of the columns: numpy, unless some of them are of another."""
         return namespace(*self._columns().values())
 
-    def take(self, rows: np.ndarray) -> "Batch":
+    def take(self, rows: np.ndarray | slice) -> "Batch":
         """The batch of some rows, also repeated ones: `dataclasses.replace` then sets what a grid varies."""
         return Batch(**{name: column[rows] for name, column in self._columns().items()}, walks=self.walks)
 

@@ -7,6 +7,7 @@ Written over array namespaces: a batch whose times, sizes or rates are JAX array
 derivatives under `jax.jvp`. Not under `jax.jit`: the walk ends once TCP's windows have settled.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,8 @@ from geosim.sim.walk import walk
 __all__ = ["TEXT", "Batch", "Reason", "SteadyState", "batch_from", "steady_state"]
 
 _ROUNDS = 12
-_CHUNK = 65536
+_CHUNK = 16384  # rows at once: what they need fits a processor's cache
+_THREADS = 2  # numpy computes outside the interpreter's lock
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,15 @@ class SteadyState:
 
 def steady_state(batch: Batch) -> SteadyState:
     """The steady state of every policy of a batch."""
-    parts = [
-        _some(batch.take(np.arange(at, min(at + _CHUNK, len(batch))))) for at in range(0, len(batch), _CHUNK)
-    ]
+    parts = [batch.take(slice(at, at + _CHUNK)) for at in range(0, len(batch), _CHUNK)]
     if len(parts) == 1:
-        return parts[0]
-    return SteadyState(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in vars(parts[0])})
+        return _some(parts[0])
+    with ThreadPoolExecutor(_THREADS) as pool:
+        states = list(pool.map(_some, parts))
+    xp = batch.namespace
+    return SteadyState(
+        **{name: xp.concatenate([getattr(part, name) for part in states]) for name in vars(states[0])}
+    )
 
 
 def _some(b: Batch) -> SteadyState:
