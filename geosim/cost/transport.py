@@ -14,6 +14,7 @@ bandwidth-delay product, and the loss shrinks with a deeper queue in proportion.
 link. Left out: recovery after a queue overflow, acknowledgements' own bytes.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,12 +134,34 @@ def wire_bytes(payload_bytes: float, link: WanLink) -> float:
     return payload_bytes / payload_share(link.mtu_bytes) / (1 - link.loss)
 
 
+class _Numbers:
+    """What the laws use of an array namespace, for plain numbers: some ten times as fast as numpy on them."""
+
+    asarray = staticmethod(lambda value, dtype=float: float(value))
+    where = staticmethod(lambda condition, yes, no: yes if condition else no)
+    maximum = staticmethod(lambda a, b: a if a >= b else b)
+    minimum = staticmethod(lambda a, b: a if a <= b else b)
+    ceil = staticmethod(lambda value: float(math.ceil(value)))
+    floor = staticmethod(lambda value: float(math.floor(value)))
+    log2 = staticmethod(math.log2)
+    exp2 = staticmethod(math.exp2)
+
+
 def namespace(*values: Any) -> Any:
-    """The array namespace of the first value that is neither a number nor a numpy array; else numpy."""
+    """The array namespace of the first value that is neither a number nor a numpy array; else numpy's.
+
+    Finite Python numbers alone have a namespace of their own; infinity has numpy's, whose rounding knows it.
+    """
+    found: Any = _Numbers
     for value in values:
-        if not isinstance(value, np.ndarray | np.generic | float | int):
+        if type(value) is float or type(value) is int:
+            if not -math.inf < value < math.inf:
+                found = np
+        elif isinstance(value, np.ndarray | np.generic):
+            found = np
+        else:
             return array_namespace(value)
-    return np
+    return found
 
 
 def window_after(window: Any, size_bytes: Any, limit: Any) -> Any:

@@ -9,10 +9,12 @@ import numpy as np
 
 from geosim.cost import Calibration, Problem, build
 from geosim.cost.transport import namespace
-from geosim.policy import Delayed, Direct, Eager, Ring, Streaming, SyncPolicy
+from geosim.policy import Delayed, Direct, Eager, Overlap, Ring, Streaming, SyncPolicy
 from geosim.policy.adapt import Fixed
+from geosim.policy.schedule import Plan
 from geosim.scenario import Scenario
-from geosim.sim.standing import link_columns, shared_rate, slowest_link
+from geosim.sim.standing import link_columns, slowest_link
+from geosim.sim.walk import Walk
 
 
 class Reason(IntEnum):
@@ -28,6 +30,7 @@ class Reason(IntEnum):
     CONTENTION = 7
     UNSETTLED = 8
     TRUNK = 9
+    SHARED = 10
 
 
 TEXT = {
@@ -40,8 +43,10 @@ TEXT = {
     Reason.ADAPT: "the interval changes",
     Reason.CONTENTION: "exchanges of different fragments may queue",
     Reason.TRUNK: "links share a site's way out or in",
-    Reason.UNSETTLED: "TCP windows settle into no single state",
+    Reason.UNSETTLED: "it settles into no state that repeats",
+    Reason.SHARED: "payloads meet on a link",
 }
+WALKED = (Reason.UNEQUAL, Reason.TOPOLOGY, Reason.GROUPS, Reason.CONTENTION, Reason.UNSETTLED)
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,8 @@ class Batch:
         an exchange, mean over links. stream: rate of each fragment's flows once out of slow start. rate,
         rtt_s, rto_s, restarts: of the links. flat_bytes: over one link, a step of plain data parallelism.
         links: how many directed links there are. reason: a `Reason`; what the steady state finds is added
-        there.
+        there. walk: which of `walks` a row is; where sites, links or hops differ, the steady state follows
+        from it and from `interval` alone.
     """
 
     interval: np.ndarray
@@ -93,6 +99,8 @@ class Batch:
     colocated_step_s: np.ndarray
     ddp_wan_bytes: np.ndarray
     reason: np.ndarray
+    walk: np.ndarray
+    walks: tuple[Walk, ...]
 
     def __len__(self) -> int:
         return len(self.interval)
@@ -100,11 +108,14 @@ class Batch:
     @property
     def namespace(self) -> Any:
         """The array namespace of the columns: numpy, unless some of them are of another."""
-        return namespace(*(getattr(self, f.name) for f in fields(self)))
+        return namespace(*self._columns().values())
 
-    def take(self, rows: np.ndarray) -> "Batch":
+    def take(self, rows: np.ndarray | slice) -> "Batch":
         """The batch of some rows, also repeated ones: `dataclasses.replace` then sets what a grid varies."""
-        return Batch(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+        return Batch(**{name: column[rows] for name, column in self._columns().items()}, walks=self.walks)
+
+    def _columns(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "walks"}
 
 
 @dataclass
@@ -124,6 +135,7 @@ _WHOLE = {
     "restarts": bool,
     "mutual": bool,
     "reason": np.int64,
+    "walk": np.int64,
 }
 
 
@@ -135,27 +147,40 @@ def batch_from(
     Raises:
         UsageError: if a policy does not fit the scenario.
     """
-    templates: dict[tuple[object, ...], _Row] = {}
+    templates: dict[tuple[object, ...], tuple[_Row, Problem]] = {}
+    walks: dict[tuple[int, Overlap], tuple[int, Walk]] = {}
     rows = []
     for policy in policies:
         streaming = policy.overlap if isinstance(policy.overlap, Streaming) else None
         key = (
             policy.update, policy.codec, policy.topology, policy.groups, policy.order, policy.streams,
             policy.chunk_bytes, policy.shards, streaming.fragments if streaming else 0,
+            policy.overlap if policy.groups else None,
         )  # fmt: skip
         if key not in templates:
-            templates[key] = _template(build(scenario, policy, calibration))
-        row = templates[key]
+            problem = build(scenario, policy, calibration)
+            templates[key] = (_template(problem), problem)
+        row, problem = templates[key]
+        place, _ = walks.setdefault((id(row), policy.overlap), (len(walks), _walk(problem, policy.overlap)))
         delay = policy.overlap.windows if isinstance(policy.overlap, Delayed | Eager) else 0
         reason = row.scalars["reason"]
-        if not isinstance(policy.adapt, Fixed):
-            reason = reason or Reason.ADAPT
+        if not isinstance(policy.adapt, Fixed) and (not reason or reason in WALKED):
+            reason = Reason.ADAPT
         lag = streaming.steps if streaming else -1
-        rows.append((row, {"interval": policy.interval, "delay": delay, "lag": lag, "reason": reason}))
-    return _stack(rows)
+        own = {"interval": policy.interval, "delay": delay, "lag": lag, "reason": reason, "walk": place}
+        rows.append((row, own))
+    return _stack(rows, tuple(one for _, one in walks.values()))
 
 
-def _stack(rows: list[tuple[_Row, dict[str, float]]]) -> Batch:
+def _walk(problem: Problem, overlap: Overlap) -> Walk:
+    """A template's walk with an overlap of its own; those of groups are in the template."""
+    plan = problem.plan or Plan((), ())
+    if problem.policy.groups:
+        return Walk(problem, plan)
+    return Walk(problem, Plan((overlap,) * len(plan.overlaps), plan.order))
+
+
+def _stack(rows: list[tuple[_Row, dict[str, float]]], walks: tuple[Walk, ...]) -> Batch:
     if not rows:
         raise ValueError("a batch needs at least one policy")
     names = {**rows[0][0].scalars, **rows[0][1]}
@@ -171,7 +196,7 @@ def _stack(rows: list[tuple[_Row, dict[str, float]]]) -> Batch:
         columns[name] = np.array(
             [row.lists[name] + [empty] * (width - len(row.lists[name])) for row, _ in rows]
         )
-    return Batch(**columns)
+    return Batch(**columns, walks=walks)
 
 
 def _template(problem: Problem) -> _Row:
@@ -180,7 +205,8 @@ def _template(problem: Problem) -> _Row:
     site = problem.sites[slow]
     row = _Row()
     row.scalars = {
-        "steady_s": site.steady_s, "compute_s": site.step_s,
+        "steady_s": site.steady_s,
+        "compute_s": sum(s.step_s for s in problem.sites) / len(problem.sites),
         "flat_s": float("nan"), "flat_exposed_s": 0.0, "flat_exchange_s": 0.0, "flat_bytes": 0.0,
         "hops": 0, "link_payloads": 0.0, "rate": 1.0, "rtt_s": 0.0, "rto_s": 1.0, "restarts": False,
         "mutual": False,
@@ -198,7 +224,7 @@ def _template(problem: Problem) -> _Row:
     if problem.links and problem.flat is None:
         row.scalars |= {
             "mutual": _is_mutual(problem), "hops": _longest_way(problem),
-            "link_payloads": sum(t.payloads for t in problem.routes) / len(problem.links),
+            "link_payloads": _link_payloads(problem),
         }  # fmt: skip
         scalars, lists = link_columns(problem, slowest_link(problem))
         row.scalars |= scalars
@@ -215,6 +241,13 @@ def _is_mutual(problem: Problem) -> bool:
     return all((b, a) in ways for a, b in ways)
 
 
+def _link_payloads(problem: Problem) -> float:
+    """Payloads over a link in an exchange, mean over links, each as long as over the one that stands for all."""
+    wire = {(link.source, link.target): link.wire_per_payload for link in problem.links}
+    total = sum(t.payloads * wire[t.source, t.target] for t in problem.routes)
+    return total / len(problem.links) / slowest_link(problem).wire_per_payload
+
+
 def _longest_way(problem: Problem) -> int:
     """Payloads on the longest chain of transfers that wait for each other."""
     ways: list[int] = []
@@ -226,15 +259,18 @@ def _longest_way(problem: Problem) -> int:
 def _fill_flat(row: _Row, problem: Problem) -> None:
     flat = problem.flat
     assert flat is not None
-    compute = max(site.step_s for site in problem.sites)
-    update = max(site.update_s for site in problem.sites)
+    compute = np.array([site.step_s for site in problem.sites])
+    update = np.array([site.update_s for site in problem.sites])
     duration = flat.durations[0][1]
     total = np.cumsum(duration)
-    ready = compute * (1 - flat.backward_share * (1 - flat.ready))
-    finish = float((ready + total[-1] - total + duration).max())
+    done = 1 - flat.backward_share * (1 - flat.ready)
+    ready = (update[:, None] + compute[:, None] * done).max(axis=0)
+    took = float((ready + total[-1] - total + duration).max())
+    wire = [link.wire_per_payload for link in problem.links]
     row.scalars |= {
-        "flat_s": finish + update, "flat_exposed_s": finish - compute, "flat_exchange_s": float(total[-1]),
-        "flat_bytes": flat.payload_bytes * problem.links[0].wire_per_payload if problem.links else 0.0,
+        "flat_s": took, "flat_exposed_s": took - float((compute + update).mean()),
+        "flat_exchange_s": float(total[-1]),
+        "flat_bytes": flat.payload_bytes * sum(wire) / len(wire) if wire else 0.0,
     }  # fmt: skip
 
 
@@ -245,22 +281,33 @@ def _structural(problem: Problem) -> Reason:
         return Reason.RANDOM
     if any(link.trace for link in problem.links):
         return Reason.TRACE
+    if problem.flat is not None:
+        return Reason.APPLIES
+    if _has_trunk(problem):
+        return Reason.TRUNK
     if any(site.steady_s != first.steady_s or site.step_s != first.step_s for site in problem.sites):
         return Reason.UNEQUAL
-    if problem.flat is not None:
-        same = len({link.wire_per_payload for link in problem.links}) <= 1
-        return Reason.APPLIES if same else Reason.UNEQUAL
     for fragment in problem.fragments:
         for costs in (fragment.encode_s, fragment.decode_s, fragment.gather_s, fragment.apply_s):
             if any(cost != costs[0] for cost in costs):
                 return Reason.UNEQUAL
-    alike = {(link.path, link.wire_per_payload, shared_rate(problem, link)) for link in problem.links}
-    if len(alike) > 1:
+    if len({(link.path, link.wire_per_payload) for link in problem.links}) > 1:
         return Reason.UNEQUAL
-    if any(shared_rate(problem, link) < link.path.rate_bytes_per_s for link in problem.links):
-        return Reason.TRUNK
     if not isinstance(problem.policy.topology, Direct | Ring):
         return Reason.TOPOLOGY
     if problem.policy.groups and len(problem.fragments) > 1:
         return Reason.GROUPS
     return Reason.APPLIES
+
+
+def _has_trunk(problem: Problem) -> bool:
+    """Whether a site's way out or in may be narrower than the links that share it."""
+    out = [0.0] * len(problem.sites)
+    back = [0.0] * len(problem.sites)
+    for link in problem.links:
+        out[link.source] += link.path.rate_bytes_per_s
+        back[link.target] += link.path.rate_bytes_per_s
+    return any(
+        site.uplink_bytes_per_s < out[m] or site.downlink_bytes_per_s < back[m]
+        for m, site in enumerate(problem.sites)
+    )

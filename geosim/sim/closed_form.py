@@ -7,18 +7,21 @@ Written over array namespaces: a batch whose times, sizes or rates are JAX array
 derivatives under `jax.jvp`. Not under `jax.jit`: the walk ends once TCP's windows have settled.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from geosim.cost.transport import send_time, window_after, window_restart
-from geosim.sim.batch import TEXT, Batch, Reason, batch_from
+from geosim.sim.batch import TEXT, WALKED, Batch, Reason, batch_from
+from geosim.sim.walk import walk
 
 __all__ = ["TEXT", "Batch", "Reason", "SteadyState", "batch_from", "steady_state"]
 
 _ROUNDS = 12
-_CHUNK = 65536
+_CHUNK = 16384  # rows at once: what they need fits a processor's cache
+_THREADS = 2  # numpy computes outside the interpreter's lock
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,15 @@ class SteadyState:
 
 def steady_state(batch: Batch) -> SteadyState:
     """The steady state of every policy of a batch."""
-    parts = [
-        _some(batch.take(np.arange(at, min(at + _CHUNK, len(batch))))) for at in range(0, len(batch), _CHUNK)
-    ]
+    parts = [batch.take(slice(at, at + _CHUNK)) for at in range(0, len(batch), _CHUNK)]
     if len(parts) == 1:
-        return parts[0]
-    return SteadyState(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in vars(parts[0])})
+        return _some(parts[0])
+    with ThreadPoolExecutor(_THREADS) as pool:
+        states = list(pool.map(_some, parts))
+    xp = batch.namespace
+    return SteadyState(
+        **{name: xp.concatenate([getattr(part, name) for part in states]) for name in vars(states[0])}
+    )
 
 
 def _some(b: Batch) -> SteadyState:
@@ -68,8 +74,15 @@ def _some(b: Batch) -> SteadyState:
         whole = (period, exchange, wait, settled)
         period, exchange, wait, settled = (_put(w, rows, f) for w, f in zip(whole, found, strict=True))
         reason[rows] = np.where((reason[rows] == 0) & queue, Reason.CONTENTION, reason[rows])
-    reason = np.where((reason == 0) & ~settled, Reason.UNSETTLED, reason)
     flat = ~np.isnan(b.flat_s)
+    reason = np.where((reason == 0) & ~settled & ~flat, Reason.UNSETTLED, reason)
+    if xp is np and reason.any():
+        rows = np.flatnonzero(np.isin(reason, WALKED))
+        found = walk([b.walks[i] for i in b.walk[rows]], b.interval[rows])
+        reason[rows] = np.where(found.settled, Reason.APPLIES, Reason.UNSETTLED)
+        reason[rows[found.meets]] = Reason.SHARED
+        for column, value in zip((period, exchange, wait), found.seconds, strict=True):
+            column[rows[found.settled]] = value[found.settled]
     step = xp.where(flat, b.flat_s, period / b.interval)
     exposed = xp.where(flat, b.flat_exposed_s, wait / b.interval)
     sent = xp.where(flat, b.flat_bytes, b.size_bytes.sum(axis=1) * b.link_payloads / b.interval)

@@ -7,6 +7,7 @@ a time, in order, as the runtime's background thread does: the wire, then decodi
 
 from collections import deque
 from collections.abc import Generator
+from functools import lru_cache
 from itertools import count
 from typing import Any, cast
 
@@ -58,6 +59,8 @@ class Engine:
         self._counted: dict[int, dict[str, float]] = {}
         self._all_through = self.env.event()
         self._carried_at_warm: list[float] = []
+        # All sites walk the same cycles.
+        self._next_cycle = lru_cache(maxsize=64)(lambda state, k: next_cycle(state, self.plan, k))
 
     def run(self) -> Record:
         """Run to the end of the last window and return what came after the warm-up."""
@@ -81,12 +84,11 @@ class Engine:
         )
 
     def _site(self, m: int) -> Steps:
-        plan = self.plan
-        state, interval = start(plan), self.problem.policy.interval
+        state, interval = start(self.plan), self.problem.policy.interval
         adapt = self.problem.policy.adapt
         done = 0
         for cycle in count():
-            state, events = next_cycle(state, plan, interval)
+            state, events = self._next_cycle(state, interval)
             headers: Headers = []
             for event in events:
                 if event.step > done:

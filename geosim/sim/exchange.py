@@ -1,4 +1,4 @@
-"""One WAN round: its transfers over the network, each a SimPy process, with Gloo's handshake.
+"""One WAN round: its transfers over the network, with Gloo's handshake.
 
 A transfer leaves when its source has entered the exchange, the receiver's notice has crossed, and what it
 forwards has arrived. Receives are posted ahead, as the runtime does: the notice leaves when the receiver is
@@ -6,7 +6,8 @@ through with the fragment's last round, so it delays only exchanges that follow 
 through when all it receives has come and all it sends has left.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 import simpy
@@ -144,23 +145,41 @@ class Exchange:
     def _one_less(self, k: int) -> None:
         self._missing[k] -= 1
         if self._missing[k] == 0:
-            self.wan.env.process(self._transfer(k))
+            wait = self._ready[k] - self.wan.env.now
+            if wait > 0:
+                self._after(wait, partial(self._send, k))
+            else:
+                self._send(k)
 
-    def _transfer(self, k: int) -> Generator[simpy.Event, Any, None]:
-        wan, env = self.wan, self.wan.env
-        transfer, link = wan.problem.routes[k], wan.link_of[k]
-        if self._ready[k] > env.now:
-            yield env.timeout(self._ready[k] - env.now)
-        started = env.now
+    def _after(self, seconds: float, call: Callable[[simpy.Event], None]) -> None:
+        timeout = simpy.Timeout(self.wan.env, seconds)
+        assert timeout.callbacks is not None
+        timeout.callbacks.append(call)
+
+    def _send(self, k: int, _: simpy.Event | None = None) -> None:
+        """A transfer's first byte leaves."""
+        wan = self.wan
+        transfer = wan.problem.routes[k]
         size = transfer.payloads * self.plan.payload_bytes
-        yield wan.send(link, size, self.plan.flows, self._entered[transfer.source])
-        self._close(transfer.source)
-        left = env.now
-        yield env.timeout(wan.delays[link].draw())
-        self._close(transfer.target)
+        self._ready[k] = wan.env.now
+        left = wan.send(wan.link_of[k], size, self.plan.flows, self._entered[transfer.source])
+        assert left.callbacks is not None
+        left.callbacks.append(partial(self._left, k))
+
+    def _left(self, k: int, _: simpy.Event) -> None:
+        """A transfer's last byte has left and crosses."""
+        wan = self.wan
+        link = wan.link_of[k]
+        self._close(wan.problem.routes[k].source)
         if wan.tracer is not None:
-            wan.tracer.span(f"link {wan.problem.links[link].name}", "flows", self.name, started, left)
-        for later in wan.later[k]:
+            row = f"link {wan.problem.links[link].name}"
+            wan.tracer.span(row, "flows", self.name, self._ready[k], wan.env.now)
+        self._after(wan.delays[link].draw(), partial(self._arrive, k))
+
+    def _arrive(self, k: int, _: simpy.Event) -> None:
+        """A transfer's last byte is there."""
+        self._close(self.wan.problem.routes[k].target)
+        for later in self.wan.later[k]:
             self._one_less(later)
 
     def _close(self, site: int) -> None:

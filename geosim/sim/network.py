@@ -4,20 +4,27 @@ A link is any limit that flows share: one direction between two sites, or a site
 stands for n equal TCP flows. In slow start it sends its window in a burst at its share and pauses until a
 round trip has passed since the burst began; then the window has doubled. Once a burst takes a round trip, or
 the window is at its limit, the rest streams (the law is `cost.transport.send_time`; here shares change under
-way). A change concerns only the flows that share links with it, directly or through others. Bytes are on the
-wire.
+way). Bytes are on the wire.
+
+Flows that share links, directly or through others, have one alarm, for the first of them whose part is over; a
+flow that meets no other goes through its bursts at once and has one alarm, at its end. What happens at one
+instant is followed by one new sharing, of the flows that it concerns.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import cast
 
 import simpy
+from simpy.events import EventPriority
 
 _TINY = 1e-12
 _TINY_BYTES = 1e-6
 _TINY_SHARE_OF_TIME = 1e-15  # a few units in the last place of the clock
+_LAST = EventPriority(2)  # of an instant, after SimPy's own 0 and 1
 
 
 @dataclass(frozen=True)
@@ -32,11 +39,20 @@ class Ramp:
 
 
 class Flow:
-    """n equal TCP flows with one transfer: what is left of it and how fast it goes now."""
+    """n equal TCP flows with one transfer: what is left of it and how fast it goes now.
+
+    Attributes:
+        full: bytes that the narrowest of its links carries in a round trip.
+        since: when `left` and `burst` were true.
+        alone: whether it meets no other flow and goes through its bursts without further alarms.
+    """
 
     __slots__ = (
+        "alarm",
+        "alone",
         "burst",
         "done",
+        "full",
         "left",
         "limit",
         "n",
@@ -47,11 +63,12 @@ class Flow:
         "rtt_s",
         "since",
         "stream",
-        "turn",
         "window",
     )
 
-    def __init__(self, route: tuple[int, ...], size_bytes: float, ramp: "Ramp", done: simpy.Event) -> None:
+    def __init__(
+        self, route: tuple[int, ...], size_bytes: float, ramp: Ramp, full: float, now: float
+    ) -> None:
         self.route = route
         self.left = size_bytes
         self.n = ramp.flows
@@ -59,18 +76,80 @@ class Flow:
         self.window = min(ramp.window, ramp.limit)
         self.limit = ramp.limit
         self.stream = ramp.stream
-        self.done = done
+        self.full = full
+        self.done: simpy.Event | None = None
+        self.alarm: simpy.Event | None = None
+        self.alone = False
         self.rate = 0.0
-        self.round_start = 0.0
-        self.paused_until = -1.0
-        self.burst = math.inf
-        self.since = 0.0
-        self.turn = 0
+        self.since = now
+        self.begin_round(now)
 
     @property
     def cap(self) -> float:
         """The most that goes per second once out of slow start; no bound inside a burst."""
         return math.inf if self.burst < math.inf else self.stream
+
+    def begin_round(self, now: float) -> None:
+        """From now on a window leaves at once, or what fills the path, or all that is left."""
+        self.round_start = now
+        self.paused_until = -1.0
+        if self.window < min(self.limit, self.full * (1 - _TINY)):
+            self.burst = self.window
+        else:
+            self.burst = self.full if self.limit >= self.full > 0 else math.inf
+
+    def advance(self, now: float) -> float:
+        """Bring the bytes up to now; how many have moved."""
+        moved = 0.0
+        if self.rate > 0 and now > self.since:
+            moved = min(self.rate * (now - self.since), self.left)
+            self.left -= moved
+            self.burst -= moved
+        self.since = now
+        return moved
+
+    def is_through(self, now: float) -> bool:
+        """Let a flow whose part is over move on; whether the whole transfer is."""
+        tiny = _TINY_BYTES + self.rate * _TINY_SHARE_OF_TIME * (1 + now)
+        if self.left <= tiny:
+            return True
+        if self.paused_until >= 0:
+            if self.paused_until <= now:
+                self.window = min(2 * self.window, self.limit)
+                self.begin_round(now)
+        elif self.burst <= tiny:
+            until = self.round_start + self.rtt_s
+            self.burst = math.inf
+            if now < until - _TINY * (1 + now):
+                self.paused_until = until
+        return False
+
+    def part_ends(self, rate: float) -> float:
+        """When the burst, the pause or the transfer is over at a rate from `since` on; the rate is set."""
+        if self.paused_until >= 0:
+            self.rate = 0.0
+            return self.paused_until
+        self.rate = rate
+        return self.since + min(self.left, self.burst) / rate if rate > 0 else math.inf
+
+    def run(self, rate: float, until: float) -> None:
+        """Go through bursts and pauses at the rate of links without other flows, to a time or the end."""
+        while True:
+            end = self.part_ends(min(self.cap, rate))
+            if end > until or end == math.inf:
+                self.advance(until)
+                return
+            self.advance(end)
+            if self.is_through(end):
+                return
+
+
+@lru_cache(maxsize=4096)
+def _time_alone(size_bytes: float, ramp: Ramp, rate: float) -> float:
+    """Seconds of a transfer over links without other flows."""
+    flow = Flow((), size_bytes, ramp, ramp.rtt_s * rate, 0.0)
+    flow.run(rate, math.inf)
+    return flow.since
 
 
 def max_min_rates(
@@ -81,6 +160,9 @@ def max_min_rates(
 ) -> list[float]:
     """Weighted max-min fair rates by progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2).
 
+    Each round fixes the flows that reach their own cap, or those on the links that are full first; what they
+    take leaves the links that they use.
+
     Args:
         routes: for each flow the links that it uses.
         weights: a flow counts as this many.
@@ -88,26 +170,32 @@ def max_min_rates(
         capacity: of each link.
     """
     rates = [0.0] * len(routes)
-    left = list(capacity)
-    open_flows = set(range(len(routes)))
-    while open_flows:
-        load: dict[int, float] = {}
-        for f in open_flows:
-            for link in routes[f]:
-                load[link] = load.get(link, 0.0) + weights[f]
+    load: dict[int, float] = {}
+    users: dict[int, list[int]] = {}
+    for f, route in enumerate(routes):
+        for link in route:
+            load[link] = load.get(link, 0.0) + weights[f]
+            users.setdefault(link, []).append(f)
+    left = {link: capacity[link] for link in load}
+    is_open = [True] * len(routes)
+    bounds = [cap / weight for cap, weight in zip(caps, weights, strict=True)]
+    by_bound = sorted(range(len(routes)), key=bounds.__getitem__, reverse=True)
+    while by_bound:
         level = min((left[link] / w for link, w in load.items()), default=math.inf)
-        bound = min(caps[f] / weights[f] for f in open_flows)
+        bound = bounds[by_bound[-1]]
         if bound <= level:
-            fixed = [f for f in open_flows if caps[f] / weights[f] <= bound]
-            level = bound
+            level, fixed = bound, [f for f in by_bound if bounds[f] == bound]
         else:
-            full = {link for link, w in load.items() if left[link] / w <= level * (1 + _TINY)}
-            fixed = [f for f in open_flows if not full.isdisjoint(routes[f])]
-        for f in sorted(fixed):
-            rates[f] = weights[f] * level
-            open_flows.discard(f)
+            full = [link for link, w in load.items() if left[link] / w <= level * (1 + _TINY)]
+            fixed = list(dict.fromkeys(f for link in full for f in users[link] if is_open[f]))
+        for f in fixed:
+            rates[f] = rate = weights[f] * level
+            is_open[f] = False
             for link in routes[f]:
-                left[link] = max(0.0, left[link] - rates[f])
+                left[link] = max(0.0, left[link] - rate)
+                load[link] -= weights[f]
+        by_bound = [f for f in by_bound if is_open[f]]
+        load = {link: w for link, w in load.items() if any(is_open[f] for f in users[link])}
     return rates
 
 
@@ -120,122 +208,144 @@ class Network:
         self.carried = [0.0] * len(self.capacity)
         self.observe: Callable[[float, list[float]], None] | None = None
         self._on: list[dict[Flow, None]] = [{} for _ in self.capacity]
+        self._changed: dict[Flow, None] = {}
+        self._is_due = False
 
     def send(self, route: tuple[int, ...], size_bytes: float, ramp: Ramp) -> simpy.Event:
         """Start a transfer of `size_bytes` over links; the event fires when its last byte has left."""
-        flow = Flow(route, size_bytes, ramp, self.env.event())
-        flow.since = self.env.now
-        self._begin_round(flow)
+        rate = self._narrowest(route)
+        flow = Flow(route, size_bytes, ramp, ramp.rtt_s * rate, self.env.now)
+        flow.done = self.env.event()
+        meets = False
         for link in route:
+            meets = meets or bool(self._on[link])
             self._on[link][flow] = None
-        self._share(self._neighbours(route))
+        if meets or self.observe is not None:
+            self._change((flow,))
+        else:
+            flow.alone = True
+            self._set_alarm([flow], _time_alone(size_bytes, ramp, rate))
         return flow.done
 
     def set_capacity(self, link: int, bytes_per_s: float) -> None:
         """From now on a link carries this much."""
-        flows = self._neighbours((link,))
-        for flow in flows:
+        for flow in self._on[link]:
             self._advance(flow)
         self.capacity[link] = bytes_per_s
-        self._share(flows)
+        for flow in self._on[link]:
+            flow.full = flow.rtt_s * self._narrowest(flow.route)
+        self._change(self._on[link])
 
     def settle(self) -> None:
         """Bring `carried` up to now."""
         for flow in dict.fromkeys(flow for flows in self._on for flow in flows):
             self._advance(flow)
 
-    def _begin_round(self, flow: Flow) -> None:
-        flow.round_start = self.env.now
-        flow.paused_until = -1.0
-        full = flow.rtt_s * min(self.capacity[link] for link in flow.route)
-        if flow.window < min(flow.limit, full * (1 - _TINY)):
-            flow.burst = flow.window
-        else:
-            flow.burst = full if flow.limit >= full > 0 else math.inf
-
-    def _neighbours(self, route: tuple[int, ...]) -> list[Flow]:
-        """The flows that share links with a route, directly or through others."""
-        if len(route) == 1 and all(len(flow.route) == 1 for flow in self._on[route[0]]):
-            return list(self._on[route[0]])
-        flows: dict[Flow, None] = {}
-        links = list(route)
-        seen = set(route)
-        while links:
-            for flow in self._on[links.pop()]:
-                if flow not in flows:
-                    flows[flow] = None
-                    fresh = [link for link in flow.route if link not in seen]
-                    seen.update(fresh)
-                    links += fresh
-        return list(flows)
+    def _narrowest(self, route: tuple[int, ...]) -> float:
+        return min([self.capacity[link] for link in route])
 
     def _advance(self, flow: Flow) -> None:
         """Bring a flow's bytes up to now."""
-        now = self.env.now
-        if flow.rate > 0 and now > flow.since:
-            moved = min(flow.rate * (now - flow.since), flow.left)
-            flow.left -= moved
-            flow.burst -= moved
+        if flow.alone:
+            before = flow.left
+            flow.run(self._narrowest(flow.route), self.env.now)
+            moved = before - flow.left
+        else:
+            moved = flow.advance(self.env.now)
+        if moved > 0:
             for link in flow.route:
                 self.carried[link] += moved
-        flow.since = now
 
-    def _on_alarm(self, alarm: simpy.Event) -> None:
-        flow, turn = cast(tuple[Flow, int], alarm.value)
-        if turn == flow.turn:
-            flows = self._neighbours(flow.route)
-            self._advance(flow)
-            if self._is_through(flow):
-                flows.remove(flow)
-            self._share(flows)
+    def _change(self, flows: Iterable[Flow]) -> None:
+        """Share anew between some flows and all that they meet, once all else of this instant is done."""
+        self._changed.update(dict.fromkeys(flows))
+        if not self._is_due:
+            self._is_due = True
+            instant_ends = _InstantEnds(self.env)
+            instant_ends.callbacks.append(self._share_all)
 
-    def _is_through(self, flow: Flow) -> bool:
-        """Let a flow whose part is over move on; whether the whole transfer is."""
-        now = self.env.now
-        tiny = _TINY_BYTES + flow.rate * _TINY_SHARE_OF_TIME * (1 + now)
-        if flow.left <= tiny:
-            for link in flow.route:
-                self.carried[link] += flow.left
-                del self._on[link][flow]
-            flow.turn += 1
-            flow.done.succeed()
-            return True
-        if flow.paused_until >= 0:
-            if flow.paused_until <= now:
-                flow.window = min(2 * flow.window, flow.limit)
-                self._begin_round(flow)
-        elif flow.burst <= tiny:
-            until = flow.round_start + flow.rtt_s
-            flow.burst = math.inf
-            if now < until - _TINY * (1 + now):
-                flow.paused_until = until
-        return False
-
-    def _share(self, flows: list[Flow]) -> None:
-        """Give flows their rates from now on, and set their next alarms."""
-        for flow in flows:
-            self._advance(flow)
-        moving = [f for f in flows if f.paused_until < 0]
-        rates: list[float] = []
-        if len(moving) == 1:
-            only = moving[0]
-            rates = [min(only.cap, *(self.capacity[link] for link in only.route))]
-        elif moving:
-            rates = max_min_rates(
-                [f.route for f in moving], [f.n for f in moving], [f.cap for f in moving], self.capacity
-            )
-        for flow, rate in zip(moving, rates, strict=True):
-            flow.rate = rate
-            self._set_alarm(flow, min(flow.left, flow.burst) / rate)
-        for flow in flows:
-            if flow.paused_until >= 0:
-                flow.rate = 0.0
-                self._set_alarm(flow, flow.paused_until - self.env.now)
+    def _share_all(self, _: simpy.Event) -> None:
+        changed, self._changed, self._is_due = self._changed, {}, False
+        shared: set[Flow] = set()
+        for flow in changed:
+            if flow not in shared and flow in self._on[flow.route[0]]:
+                flows = self._neighbours(flow)
+                shared.update(flows)
+                self._share(flows)
         if self.observe is not None:
             self.observe(self.env.now, [sum(flow.rate for flow in on) for on in self._on])
 
-    def _set_alarm(self, flow: Flow, delay_s: float) -> None:
-        flow.turn += 1
-        alarm = simpy.Timeout(self.env, max(0.0, delay_s), (flow, flow.turn))
-        assert alarm.callbacks is not None
+    def _neighbours(self, flow: Flow) -> list[Flow]:
+        """A flow and those that share links with it, directly or through others."""
+        flows: dict[Flow, None] = {}
+        links = list(flow.route)
+        seen = set(links)
+        while links:
+            for other in self._on[links.pop()]:
+                if other not in flows:
+                    flows[other] = None
+                    if len(other.route) > 1:
+                        fresh = [link for link in other.route if link not in seen]
+                        seen.update(fresh)
+                        links += fresh
+        return list(flows)
+
+    def _share(self, flows: list[Flow]) -> None:
+        """Give flows their rates from now on, and set their next alarm."""
+        now = self.env.now
+        for flow in flows:
+            self._advance(flow)
+            if flow.alarm is not None and flow.alarm.callbacks is not None:
+                flow.alarm.callbacks.clear()
+            flow.alone = False
+        if len(flows) == 1 and self.observe is None:
+            only, ahead = flows[0], copy(flows[0])
+            only.alone = True
+            ahead.run(self._narrowest(only.route), math.inf)
+            self._set_alarm(flows, ahead.since - now)
+            return
+        moving = [f for f in flows if f.paused_until < 0]
+        rates = max_min_rates(
+            [f.route for f in moving], [f.n for f in moving], [f.cap for f in moving], self.capacity
+        )
+        ends = [f.part_ends(rate) for f, rate in zip(moving, rates, strict=True)]
+        ends += [f.part_ends(0.0) for f in flows if f.paused_until >= 0]
+        self._set_alarm(flows, min(ends) - now)
+
+    def _set_alarm(self, flows: list[Flow], delay_s: float) -> None:
+        if delay_s == math.inf:
+            return
+        alarm = simpy.Timeout(self.env, max(0.0, delay_s), flows)
         alarm.callbacks.append(self._on_alarm)
+        for flow in flows:
+            flow.alarm = alarm
+
+    def _on_alarm(self, alarm: simpy.Event) -> None:
+        flows = cast(list[Flow], alarm.value)
+        if flows[0].alone:
+            self._end(flows[0])
+            return
+        for flow in flows:
+            self._advance(flow)
+        now = self.env.now
+        through = [flow for flow in flows if flow.is_through(now)]
+        for flow in through:
+            self._end(flow)
+        self._change(flows)
+
+    def _end(self, flow: Flow) -> None:
+        """A transfer is through."""
+        for link in flow.route:
+            self.carried[link] += flow.left
+            del self._on[link][flow]
+        assert flow.done is not None
+        flow.done.succeed()
+
+
+class _InstantEnds(simpy.Event):
+    """Happens now, after all else that happens now."""
+
+    def __init__(self, env: simpy.Environment) -> None:
+        super().__init__(env)
+        self._ok, self._value = True, None
+        env.schedule(self, _LAST)

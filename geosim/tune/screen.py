@@ -1,7 +1,7 @@
 """The closed form over many policies: what each reaches and sends.
 
-Where sites or links differ the closed form sees one pair of sites at a time; the slowest pair then stands for
-all. Where compute or delays are random it sees their means. The engine has the last word on whatever matters.
+Where the closed form does not hold for all sites together it sees one pair of sites at a time; the slowest pair
+then stands for all. Where compute or delays are random it sees their means. The engine has the last word on whatever matters.
 """
 
 from collections.abc import Sequence
@@ -44,6 +44,8 @@ def screen(
     batches = [batch_from(view, policies, calibration) for view in views]
     states = [steady_state(batch) for batch in batches]
     steps = np.array([s.step_s for s in states])
+    # Views put other sites first, which must not change who is the hub where all is known.
+    steps[1:, states[0].applies] = 0.0
     slowest = steps.argmax(axis=0)
     rows = np.arange(len(policies))
     step = steps[slowest, rows]
