@@ -38,6 +38,18 @@ CalibrationFile = Annotated[
     typer.Option("--calibration", metavar="FILE", help="Measured constants of a machine, in YAML."),
 ]
 
+Figure = Annotated[
+    Path | None, typer.Option("--figure", metavar="FILE", help="Draw it: a .png, .pdf or .svg file.")
+]
+_FIGURES = (".png", ".pdf", ".svg")
+
+
+def check_figure(path: Path) -> None:
+    """Refuse a figure that cannot be written before the work starts."""
+    if path.suffix not in _FIGURES:
+        raise UsageError(f"--figure {path}: write to a file that ends in {', '.join(_FIGURES)}")
+    check_writable(path)
+
 
 def world_of(name: str, settings: list[str] | None) -> "tuple[Scenario, dict[str, Any]]":
     """The scenario with its settings applied, and the settings that are the policy's."""
