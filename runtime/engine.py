@@ -22,6 +22,7 @@ from runtime.shards import most_in_site
 from runtime.sites import Sites
 from runtime.supported import check_steps
 from runtime.timings import Timings
+from runtime.trace import watched
 from runtime.transfer import Channel
 from runtime.update import Rule, copy_into, rule_for
 
@@ -88,9 +89,8 @@ class Engine:
         self._timing_us = (0, 0)  # the site's exchange and step, as its headers tell them
         self._closed = False
         self._agree()
-        self._groups = (
-            sites.open_streams(layout.policy.streams, timeout_s=timeout_s) if self._connects else []
-        )
+        opened = sites.open_streams(layout.policy.streams, timeout_s=timeout_s) if self._connects else []
+        self._groups = [watched(stream, i, clock.trace) for i, stream in enumerate(opened)]
         self._exchanger = self._make_exchanger() if self._wan else None
 
     @property
@@ -169,7 +169,7 @@ class Engine:
         own = self._sites.index
         total = sum(self._window_tokens)
         weight = self._window_tokens[own] / total if total else 0.0
-        with self._clock.part("encode"):
+        with self._clock.part("encode", ", ".join(map(_named, events))):
             values = [self._rule.contribution(e.fragment, self._window_tokens[own]) for e in events]
             payloads = [self._encode(e, v, weight) for e, v in zip(events, values, strict=True) if self._wan]
             finite = None not in payloads
@@ -186,6 +186,8 @@ class Engine:
                 self.payload_bytes += flight.payload.numel()
                 assert self._exchanger is not None
                 self._exchanger.send(flight)
+                if self._clock.trace is not None and self._residuals:
+                    self._clock.trace.residual(event.fragment, self._residuals[event.fragment])
             self._rule.clear(event.fragment)
 
     def _encode(self, event: Event, values: Tensor, weight: float) -> Tensor | None:
@@ -249,12 +251,14 @@ class Engine:
         if not self._wan:
             return event.fragment, torch.empty(0), False
         flight = self._flights[event.fragment, event.round]
-        with self._clock.part("wait"):
+        with self._clock.part("wait", _named(event)):
             total = flight.wait()
         del self._flights[event.fragment, event.round]
         self._clock.add("decode", flight.finished_s - flight.received_s)
         if flight.started_s:  # not one that a checkpoint has brought along
             self.timings.note_exchange(flight.round, flight.finished_s - flight.started_s)
+            if self._clock.trace is not None:
+                self._clock.trace.flight(flight)
         self.chain = wire.next_chain(self.chain, event.round, event.fragment, total.cpu().numpy())
         self._chained += 1
         if flight.skipped:
@@ -338,3 +342,7 @@ class Engine:
         self.skipped = {round_: tuple(sites) for round_, *sites in state["skipped"]}
         self._skipped_in_site = state["skipped_rounds"]
         self._agree()
+
+
+def _named(event: Event) -> str:
+    return f"fragment {event.fragment} round {event.round}"

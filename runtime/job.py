@@ -34,6 +34,7 @@ class Job:
         resume: a folder of checkpoints to go on from.
         timeout_s: how long a site, or an exchange, is waited for.
         codec: which implementation writes the payloads; all write the same.
+        trace: whether the ranks take down what happens when.
     """
 
     scenario: Scenario
@@ -49,6 +50,7 @@ class Job:
     resume: str | None = None
     timeout_s: float = 60.0
     codec: str = "auto"
+    trace: bool = False
 
     def check(self) -> None:
         """Refuse what cannot run, before anything starts.
@@ -91,6 +93,7 @@ class Job:
             "seed": self.seed,
             "validations": self.validations,
             "resume": "yes" if self.resume else "no",
+            "trace": "yes" if self.trace else "no",
         }
 
     @property

@@ -30,6 +30,7 @@ _FIELDS = {
     "seed": ("--seed", "give all sites the same seed"),
     "validations": ("--validations", "give all sites the same number of validations"),
     "resume": ("--resume", "resume all sites or none"),
+    "trace": ("--trace", "give it at all sites or at none"),
     "layout": ("the model's tensors", "build the same model everywhere"),
     "data": (
         "the data",

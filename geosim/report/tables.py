@@ -13,30 +13,15 @@ from geosim.report import words
 from geosim.report.breakdown import alike, by_site
 from geosim.report.parts import COMPUTE, PARTS, parts_of
 from geosim.scenario import Scenario
+from geosim.screen import BAR, bar, plain_table
 from geosim.units import BANDWIDTH, SIZE, TIME, show
 
 ResultDict = Mapping[str, Any]
-_BAR = 32
 _SITES = 5  # that a table has a column each for
 _NAMES = 54  # columns of a screen of 80 that the names of policies, and what parts them, leave each other
 _FASTER = (
     "more than in one room: there every step ends with an all-reduce over all ranks and an optimizer step"
 )
-
-
-def plain_table(*columns: str, right: Sequence[int] = (), wrapped: Sequence[int] | None = None) -> Table:
-    """A table without lines.
-
-    Args:
-        columns: their headings.
-        right: numbers of the columns that are set flush right.
-        wrapped: numbers of the columns that give way, at blanks, where the screen is narrow; None: all.
-    """
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for i, column in enumerate(columns):
-        whole = wrapped is not None and i not in wrapped
-        table.add_column(column, justify="right" if i in right else "left", overflow="fold", no_wrap=whole)
-    return table
 
 
 def about_table(rows: Sequence[tuple[str, str]]) -> Table:
@@ -114,13 +99,13 @@ def step_table(result: ResultDict, sites: Mapping[str, ResultDict]) -> Renderabl
     table = plain_table("a step", "time", "share", "", right=(1, 2))
     for key, seconds in parts_of(result).items():
         name, _, colour = PARTS[key]
-        table.add_row(*_shown(name, seconds, step["mean"]), Text(_bar(seconds / step["mean"]), style=colour))
+        table.add_row(*_shown(name, seconds, step["mean"]), Text(bar(seconds / step["mean"]), style=colour))
         if key == "compute":
             for inner, part in next(iter(sites.values()))["compute_parts"].items():
                 if part > 0:
                     name, _, colour = COMPUTE[inner]
-                    bar = Text(_bar(part / step["mean"]), style=f"dim {colour}")
-                    table.add_row(*_shown(f"  {name}", part, step["mean"]), bar)
+                    cells = _shown(f"  {name}", part, step["mean"])
+                    table.add_row(*cells, Text(bar(part / step["mean"]), style=f"dim {colour}"))
     mean = Text(show(step["mean"], TIME), style="bold")
     table.add_row(Text("mean", style="bold"), mean, "", Text(spread, style="dim"))
     return table
@@ -175,7 +160,7 @@ def links_table(scenario: Scenario, result: ResultDict) -> RenderableType:
                 show(link.rtt_s, TIME),
                 show(used["bytes_per_step"], SIZE),
                 words.percent(used["utilization"]),
-                Text(_bar(used["utilization"], _BAR // 2), style="cyan"),
+                Text(bar(used["utilization"], BAR // 2), style="cyan"),
             )
     return table
 
@@ -244,12 +229,3 @@ def _traffic(result: ResultDict) -> float:
 
 def _busiest(result: ResultDict) -> float:
     return max((link["utilization"] for link in result["links"].values()), default=0.0)
-
-
-def _bar(share: float, width: int = _BAR) -> str:
-    """A bar in eighths of a cell; the smallest share above zero still shows."""
-    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
-    if share > 0:
-        eighths = max(1, eighths)
-    whole, rest = divmod(eighths, 8)
-    return "█" * whole + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[rest]
