@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from geosim.commands import questions
+from geosim.commands import questions, traces
 from geosim.commands.shared import (
     CalibrationFile,
     Figure,
@@ -239,6 +239,7 @@ def plan(
 
 for question in (questions.sweep, questions.require, questions.sensitivity):
     app.command()(question)
+app.command()(traces.trace)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -75,8 +75,8 @@ def document(timeline: Timeline) -> dict[str, Any]:
     for span in timeline.spans:
         names.process(span.process)
     events = []
-    for span in _on_lanes(timeline.spans):
-        pid, tid = names.thread(span.process, span.track)
+    for span, lane in _on_lanes(timeline.spans):
+        pid, tid = names.thread(span.process, f"{span.track} {lane + 1}" if lane else span.track)
         said = {"what": span.detail} if span.detail else {}
         events.append(
             {
@@ -145,8 +145,8 @@ def _place(track: str, tid: int) -> int:
     return {WINDOWS: -2, TRAIN: -1}.get(track, tid)
 
 
-def _on_lanes(spans: Iterable[Span]) -> list[Span]:
-    """Spans by start, each on the first lane of its track that is free then."""
+def _on_lanes(spans: Iterable[Span]) -> list[tuple[Span, int]]:
+    """Spans by start, each with the first lane of its track that is free then."""
     busy: dict[tuple[str, str], list[float]] = {}
     out = []
     for span in sorted(spans, key=lambda s: (s.start_s, s.end_s)):
@@ -155,5 +155,5 @@ def _on_lanes(spans: Iterable[Span]) -> list[Span]:
         if lane == len(ends):
             ends.append(span.end_s)
         ends[lane] = span.end_s
-        out.append(span if lane == 0 else span._replace(track=f"{span.track} {lane + 1}"))
+        out.append((span, lane))
     return out

@@ -127,7 +127,8 @@ class Recorder:
             end = max(s.done_s for s in slices)
             name = self._names[peer]
             track = f"send to {name}" if sent else f"receive from {name}"
-            self.span(f"{track}, stream {stream + 1}", "send" if sent else "receive", start, end, what)
+            track += f", stream {stream + 1}" if stream else ""
+            self.span(track, "send" if sent else "receive", start, end, what)
             if not self._pack["cut"]:
                 size = sum(s.size_bytes for s in slices)
                 self._pack["transfers"].append((sent, name, stream, what, start, end, size))

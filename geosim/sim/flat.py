@@ -42,6 +42,10 @@ def run_flat(problem: Problem, seed: int, windows: int, tracer: Tracer | None = 
                 tracer.span(site.name, "windows", what, now, now + took)
             for b, (begin, length) in enumerate(zip(starts, duration, strict=True)):
                 tracer.span("ring", "all-reduce", f"bucket {b}", now + begin, now + begin + length)
+            moved = flat.payload_bytes / (took - starts[0])
+            for link in problem.links:
+                tracer.samples.append((link.name, now + starts[0], moved * link.wire_per_payload))
+                tracer.samples.append((link.name, now + took, 0.0))
         now += took
         ends[i] = now
     kept = slice(WARM_STEPS, None)
