@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -14,6 +15,7 @@ from geosim.errors import NotFiniteError, UsageError
 from geosim.policy import Layout, schedule
 from geosim.policy.schedule import Event
 from runtime.codec import FragmentCodec, codec_for, wire
+from runtime.differences import DOCUMENT
 from runtime.exchange import Exchanger, Flight
 from runtime.flights import load_flights, save_flights
 from runtime.measure import Clock
@@ -289,6 +291,7 @@ class Engine:
             {
                 "wire": wire.VERSION,
                 "policy": self._layout.policy.fingerprint(),
+                f"policy{DOCUMENT}": json.dumps(self._layout.policy.to_dict()),
                 "layout": self._layout.fingerprint(),
                 "data": self._data,
                 "step": self.step,

@@ -14,6 +14,7 @@ from geosim.policy import SyncPolicy, policy_from_dict
 from geosim.scenario import Scenario
 from geosim.spec import from_dict
 from runtime.backends import check_codec
+from runtime.differences import DOCUMENT
 from runtime.supported import check_steps, check_supported
 
 
@@ -87,7 +88,9 @@ class Job:
         workload = json.dumps(self.scenario.workload.to_dict(), sort_keys=True)
         return {
             "policy": self.policy.fingerprint(),
+            f"policy{DOCUMENT}": json.dumps(self.policy.to_dict()),
             "workload": blake2b(workload.encode(), digest_size=8).hexdigest(),
+            f"workload{DOCUMENT}": workload,
             "steps": self.steps,
             "lr": repr(self.lr),
             "seed": self.seed,

@@ -88,12 +88,14 @@ def write_result(result: Mapping[str, Any], scenario: Scenario, trace: Path | No
         )
     else:
         facts.insert(0, ("throughput", f"{result['tokens_per_s']:,.0f} tokens/s"))
-    over = "over the emulated WAN" if result["wan"] == "tun" else "without a WAN"
+    over = ""
+    if several:
+        over = " over the emulated WAN" if result["wan"] == "tun" else " without a WAN"
     title = f"{result['scenario']} under {result['policy']}"
     blocks: list[RenderableType] = [
-        Text(title, style="bold").append(f": {result['steps']} steps {over}, measured", style="not bold"),
+        Text(title, style="bold").append(f": {result['steps']} steps{over}, measured", style="not bold"),
         "",
-        _step_table(result),
+        _step_table(result, several),
         "",
     ]
     if result["links"]:
@@ -109,13 +111,14 @@ def write_result(result: Mapping[str, Any], scenario: Scenario, trace: Path | No
 def write_rank(job: Job, figures: Mapping[str, Any], trace: Path | None = None) -> None:
     """What one rank, the first of its site, says of a run on real machines."""
     result = of_rank(job, dict(figures))
-    facts = _facts(result, len(job.sites) > 1)
+    several = len(job.sites) > 1
+    facts = _facts(result, several)
     facts.insert(0, ("throughput", f"{result['tokens_per_s']:,.0f} tokens/s of all sites"))
     facts.append(("parameters", figures["params_hash"]))
     title = Text(f"{result['site']}: {result['scenario']} under {result['policy']}", style="bold")
     blocks: list[RenderableType] = [
         title.append(f": {result['steps']} steps, measured by rank 0", style="not bold"), "",
-        _step_table(result), "",
+        _step_table(result, several), "",
     ]  # fmt: skip
     if result["links"]:
         table = plain_table("link", "payload of the rank, a step", right=(1,))
@@ -136,11 +139,15 @@ def write_findings(findings: Sequence[Finding]) -> None:
     print(rendered(table))
 
 
-def _step_table(result: Mapping[str, Any]) -> Table:
-    """Where each millisecond of a step went."""
+def _step_table(result: Mapping[str, Any], several: bool) -> Table:
+    """Where each millisecond of a step went; one site has no WAN to wait for."""
     step = result["step_time_s"]
     table = plain_table("a step", "time", "share", "", right=(1, 2))
-    rows = [(words, colour, result["parts"][key]) for key, (words, colour) in _PARTS.items()]
+    rows = [
+        (words, colour, result["parts"][key])
+        for key, (words, colour) in _PARTS.items()
+        if several or key != "wait"
+    ]
     rows.append(("other", "bright_black", step["mean"] - sum(seconds for _, _, seconds in rows)))
     for words, colour, seconds in rows:
         if seconds > (_LEAST * step["mean"] if words == "other" else 0):

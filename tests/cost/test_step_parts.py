@@ -12,7 +12,7 @@ from geosim.scenario import load_scenario
 PARALLEL = [
     {"tensor": 8, "pipeline": 4, "micro_batch": 1},
     {"tensor": 1, "pipeline": 8, "micro_batch": 1, "recompute": "full"},
-    {"tensor": 4, "pipeline": 1, "micro_batch": 2, "recompute": "selective", "attention": "unfused"},
+    {"tensor": 4, "pipeline": 1, "micro_batch": 2, "recompute": "selective", "attention": "standard"},
     {"tensor": 2, "pipeline": 1, "micro_batch": 1, "zero": 3},
 ]
 
