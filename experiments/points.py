@@ -7,7 +7,7 @@ from experiments.calibrate import Calibrated, calibrate
 from experiments.console import progress_of
 from geosim.policy import SyncPolicy, policy_from_dict
 from geosim.scenario import Scenario
-from geosim.sim import simulate
+from geosim.sim import Tracer, simulate
 from geosim.spec import from_dict
 from runtime.launch import emulate
 
@@ -118,15 +118,15 @@ class Predictor:
                 )
         return self._known[kind]
 
-    def predict(self, point: Point) -> dict[str, Any]:
-        """What the simulator says."""
+    def predict(self, point: Point, trace: Tracer | None = None) -> dict[str, Any]:
+        """What the simulator says; `trace` takes down its run."""
         known = self.calibration(point)
         if self.step_time_s is None:
             self.step_time_s = known.scenario.workload.step_time_s
         world = point.scenario(known.scenario)
         work = world.workload.model_copy(update={"step_time_s": self.step_time_s})
         world = world.model_copy(update={"workload": work})
-        return simulate(world, point.policy(), calibration=known.calibration).to_dict()
+        return simulate(world, point.policy(), calibration=known.calibration, trace=trace).to_dict()
 
 
 def run_point(

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from experiments.console import console, pace_seconds, run_app, write_json
 from experiments.points import FLAT, GRID, ONE, Point, Predictor, run_point
+from experiments.side_by_side import traces, write_both
 from geosim.console import make_folder
 from geosim.errors import UsageError
 from geosim.report.figures import predicted_measured_figure
@@ -58,6 +59,9 @@ def predicted_vs_measured(
     pace: Annotated[str, typer.Option(help="declared step time; 'none': as fast as it computes")] = "250 ms",
     windows: Annotated[int, typer.Option(help="windows of each run at least (and 24 steps)")] = 8,
     seed: Annotated[int, typer.Option(help="of parameters and data order")] = 0,
+    trace: Annotated[
+        Path | None, typer.Option(help="of one point: a file for both runs, side by side, for Perfetto")
+    ] = None,
     out: Annotated[Path, typer.Option(help="where results go")] = Path("out/predicted_vs_measured"),
     as_json: Annotated[bool, typer.Option("--json", help="print the results as JSON")] = False,
 ) -> None:
@@ -75,6 +79,10 @@ def predicted_vs_measured(
     points = [_one(given)] if given else list(GRID)
     if windows < 4:
         raise UsageError(f"--windows {windows}: must be 4 or more, two of which warm up")
+    if trace is not None:
+        if len(points) > 1:
+            raise UsageError("--trace: shows one point: name its fields, like --interval 4")
+        make_folder("--trace", trace.parent)
     pace_s = pace_seconds(pace)
     base = load_scenario(scenario)
     for point in points:  # so that a mistake shows before the first minute has passed
@@ -86,7 +94,10 @@ def predicted_vs_measured(
     rows: list[dict[str, Any]] = []
     report: dict[str, Any] = {}
     for point in points:
-        rows.append(run_point(point, predictor, base, windows, pace_s=pace_s, seed=seed))
+        with traces(trace) as measured:
+            rows.append(run_point(point, predictor, base, windows, pace_s=pace_s, seed=seed, trace=measured))
+            if trace is not None and measured is not None:
+                lanes = write_both(trace, point, predictor, measured)
         report = {
             "scenario": base.name,
             "pace_s": pace_s,
@@ -110,6 +121,10 @@ def predicted_vs_measured(
         return
     console.print(_table(rows))
     _say(report["summary"], pace_s)
+    if trace is not None:
+        console.print("")
+        console.print(lanes)
+        console.print(f"trace: {trace} (open it at ui.perfetto.dev)")
     console.print(f"In {out}/ ({report['seconds']:.0f} s in all)")
 
 

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from geosim.commands import questions
+from geosim.commands import questions, traces
 from geosim.commands.shared import (
     CalibrationFile,
+    Figure,
     Json,
     PolicyName,
     ScenarioName,
@@ -16,6 +17,7 @@ from geosim.commands.shared import (
     Settings,
     Windows,
     calibration_of,
+    check_figure,
     check_writable,
     print_json,
     print_screen,
@@ -72,11 +74,12 @@ def simulate(
         Path | None,
         typer.Option("--trace", metavar="FILE", help="Write the first run as a Perfetto (Chrome) trace."),
     ] = None,
+    figure: Figure = None,
     as_json: Json = False,
 ) -> None:
     """Predict what a policy costs: where each millisecond of a step goes, and what each link carries."""
     from geosim.policy import load_policy
-    from geosim.report import tables, verdict
+    from geosim.report import breakdown, tables, verdict
     from geosim.sim import Tracer, simulate
 
     world, changes = world_of(scenario, settings)
@@ -84,20 +87,31 @@ def simulate(
     known = calibration_of(calibration)
     if trace is not None:
         check_writable(trace)
+    if figure is not None:
+        check_figure(figure)
     tracer = None if trace is None else Tracer()
     result = simulate(world, chosen, seeds=seeds, windows=windows, calibration=known, trace=tracer)
     if trace is not None and tracer is not None:
         from geosim.report.trace import write_trace
 
-        write_trace(trace, result, tracer)
+        write_trace(trace, result, tracer, breakdown.words_of_compute(world))
+    if figure is not None:
+        from geosim.report.figures import breakdown_figure
+
+        title = f"Where a step goes: {world.name} under {chosen.name}"
+        breakdown_figure(breakdown.by_site(world, result.to_dict()), figure, title)
     if as_json:
         print_json(result.to_dict())
     else:
         print_screen(
             tables.simulation(world, chosen, result.to_dict(), verdict.hiding(chosen, result.to_dict()))
         )
+        if trace is not None or figure is not None:
+            print_screen("")
         if trace is not None:
-            print_screen(f"\ntrace: {trace} (open it at ui.perfetto.dev)")
+            print_screen(f"trace: {trace} (open it at ui.perfetto.dev)")
+        if figure is not None:
+            print_screen(f"figure: {figure}")
 
 
 @app.command()
@@ -225,6 +239,7 @@ def plan(
 
 for question in (questions.sweep, questions.require, questions.sensitivity):
     app.command()(question)
+app.command()(traces.trace)
 
 
 def main(arguments: list[str] | None = None) -> None:

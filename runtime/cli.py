@@ -37,11 +37,18 @@ TimeoutOption = Annotated[
 ]
 SaveOption = Annotated[str | None, typer.Option("--save", help="Folder for checkpoints.")]
 SaveEveryOption = Annotated[
-    int, typer.Option("--save-every", help="Steps between checkpoints; 0: only at the end.")
+    int,
+    typer.Option(
+        "--save-every", help="Steps between checkpoints, of which the last two stay; 0: only at the end."
+    ),
 ]
 ResumeOption = Annotated[str | None, typer.Option("--resume", help="Folder of checkpoints to go on from.")]
 CodecOption = Annotated[
     str, typer.Option("--codec", help="auto, triton, cpu or reference: who writes the payloads.")
+]
+TraceOption = Annotated[
+    Path | None,
+    typer.Option("--trace", metavar="FILE", help="Write what happened when, in all sites, for Perfetto."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Figures as JSON on standard output.")]
 
@@ -65,6 +72,7 @@ def emulate(
     save_every: SaveEveryOption = 0,
     resume: ResumeOption = None,
     codec: CodecOption = "auto",
+    trace: TraceOption = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for result.json and policy.yaml.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,13 +88,13 @@ def emulate(
         result = launch(
             loaded, chosen, steps, wan="tun" if wan == "tun" else "none", pace_s=_pace(pace), data=data,
             seed=seed, lr=lr, validations=validations, timeout_s=timeout, save=save, save_every=save_every,
-            resume=resume, codec=codec, out=out, progress=progress, note=progress.note,
+            resume=resume, codec=codec, out=out, trace=trace, progress=progress, note=progress.note,
         )  # fmt: skip
     try:
         if as_json:
             print(_json(result))
         else:
-            write_result(result)
+            write_result(result, loaded, trace)
     finally:  # where one of the two cannot be written, the other is
         if out is not None:
             _write(out, result, chosen.to_yaml())
@@ -116,6 +124,7 @@ def train(
     save_every: SaveEveryOption = 0,
     resume: ResumeOption = None,
     codec: CodecOption = "auto",
+    trace: TraceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """One rank of a run on real machines; start it with torchrun, once in each site."""
@@ -129,12 +138,13 @@ def train(
     job = Job(
         loaded, chosen, steps, pace_s=_pace(pace), data=data, seed=seed, lr=lr, validations=validations,
         save=save, save_every=save_every, resume=resume, timeout_s=timeout, codec=codec,
+        trace=trace is not None,
     )  # fmt: skip
     job.check()
     check_inputs(job, [(site, place()[0])])
     if save is not None:
         make_folder("--save", Path(save))
-    figures = run_rank(job, site, rendezvous, wan_address, quiet=as_json)
+    figures = run_rank(job, site, rendezvous, wan_address, quiet=as_json, trace=trace)
     if figures is None:
         return
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -14,6 +15,7 @@ from geosim.errors import NotFiniteError, UsageError
 from geosim.policy import Layout, schedule
 from geosim.policy.schedule import Event
 from runtime.codec import FragmentCodec, codec_for, wire
+from runtime.differences import DOCUMENT
 from runtime.exchange import Exchanger, Flight
 from runtime.flights import load_flights, save_flights
 from runtime.measure import Clock
@@ -22,6 +24,7 @@ from runtime.shards import most_in_site
 from runtime.sites import Sites
 from runtime.supported import check_steps
 from runtime.timings import Timings
+from runtime.trace import watched
 from runtime.transfer import Channel
 from runtime.update import Rule, copy_into, rule_for
 
@@ -88,9 +91,8 @@ class Engine:
         self._timing_us = (0, 0)  # the site's exchange and step, as its headers tell them
         self._closed = False
         self._agree()
-        self._groups = (
-            sites.open_streams(layout.policy.streams, timeout_s=timeout_s) if self._connects else []
-        )
+        opened = sites.open_streams(layout.policy.streams, timeout_s=timeout_s) if self._connects else []
+        self._groups = [watched(stream, i, clock.trace) for i, stream in enumerate(opened)]
         self._exchanger = self._make_exchanger() if self._wan else None
 
     @property
@@ -169,7 +171,7 @@ class Engine:
         own = self._sites.index
         total = sum(self._window_tokens)
         weight = self._window_tokens[own] / total if total else 0.0
-        with self._clock.part("encode"):
+        with self._clock.part("encode", ", ".join(map(_named, events))):
             values = [self._rule.contribution(e.fragment, self._window_tokens[own]) for e in events]
             payloads = [self._encode(e, v, weight) for e, v in zip(events, values, strict=True) if self._wan]
             finite = None not in payloads
@@ -186,6 +188,8 @@ class Engine:
                 self.payload_bytes += flight.payload.numel()
                 assert self._exchanger is not None
                 self._exchanger.send(flight)
+                if self._clock.trace is not None and self._residuals:
+                    self._clock.trace.residual(event.fragment, self._residuals[event.fragment])
             self._rule.clear(event.fragment)
 
     def _encode(self, event: Event, values: Tensor, weight: float) -> Tensor | None:
@@ -249,12 +253,14 @@ class Engine:
         if not self._wan:
             return event.fragment, torch.empty(0), False
         flight = self._flights[event.fragment, event.round]
-        with self._clock.part("wait"):
+        with self._clock.part("wait", _named(event)):
             total = flight.wait()
         del self._flights[event.fragment, event.round]
         self._clock.add("decode", flight.finished_s - flight.received_s)
         if flight.started_s:  # not one that a checkpoint has brought along
             self.timings.note_exchange(flight.round, flight.finished_s - flight.started_s)
+            if self._clock.trace is not None:
+                self._clock.trace.flight(flight)
         self.chain = wire.next_chain(self.chain, event.round, event.fragment, total.cpu().numpy())
         self._chained += 1
         if flight.skipped:
@@ -285,6 +291,7 @@ class Engine:
             {
                 "wire": wire.VERSION,
                 "policy": self._layout.policy.fingerprint(),
+                f"policy{DOCUMENT}": json.dumps(self._layout.policy.to_dict()),
                 "layout": self._layout.fingerprint(),
                 "data": self._data,
                 "step": self.step,
@@ -338,3 +345,7 @@ class Engine:
         self.skipped = {round_: tuple(sites) for round_, *sites in state["skipped"]}
         self._skipped_in_site = state["skipped_rounds"]
         self._agree()
+
+
+def _named(event: Event) -> str:
+    return f"fragment {event.fragment} round {event.round}"

@@ -14,6 +14,7 @@ from geosim.policy import SyncPolicy, policy_from_dict
 from geosim.scenario import Scenario
 from geosim.spec import from_dict
 from runtime.backends import check_codec
+from runtime.differences import DOCUMENT
 from runtime.supported import check_steps, check_supported
 
 
@@ -34,6 +35,7 @@ class Job:
         resume: a folder of checkpoints to go on from.
         timeout_s: how long a site, or an exchange, is waited for.
         codec: which implementation writes the payloads; all write the same.
+        trace: whether the ranks take down what happens when.
     """
 
     scenario: Scenario
@@ -49,6 +51,7 @@ class Job:
     resume: str | None = None
     timeout_s: float = 60.0
     codec: str = "auto"
+    trace: bool = False
 
     def check(self) -> None:
         """Refuse what cannot run, before anything starts.
@@ -85,12 +88,15 @@ class Job:
         workload = json.dumps(self.scenario.workload.to_dict(), sort_keys=True)
         return {
             "policy": self.policy.fingerprint(),
+            f"policy{DOCUMENT}": json.dumps(self.policy.to_dict()),
             "workload": blake2b(workload.encode(), digest_size=8).hexdigest(),
+            f"workload{DOCUMENT}": workload,
             "steps": self.steps,
             "lr": repr(self.lr),
             "seed": self.seed,
             "validations": self.validations,
             "resume": "yes" if self.resume else "no",
+            "trace": "yes" if self.trace else "no",
         }
 
     @property

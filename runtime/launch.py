@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,8 +20,9 @@ from runtime.crew import Crew, Member
 from runtime.emulate import EmulatedWan
 from runtime.inputs import check_inputs
 from runtime.job import Job
-from runtime.report import Traffic, assemble
+from runtime.report import Traffic, assemble, ring_edges
 from runtime.saved import only_writer
+from runtime.timeline import check_file, write
 from runtime.wan import check_connected, emulated_wan, start_traces
 
 Progress = Callable[[int, int, float], None]
@@ -48,6 +49,7 @@ def emulate(
     resume: str | None = None,
     codec: str = "auto",
     out: Path | None = None,
+    trace: Path | None = None,
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
     on_start: Callable[[Crew], None] | None = None,
@@ -71,6 +73,7 @@ def emulate(
         codec: which implementation writes the payloads.
         out: a folder that the caller means to write to afterwards: made once all that is given stands the
             checks, so that a run does not end without a place for its result.
+        trace: a file for what happened when, in all sites; None: nobody takes it down.
         progress: called with (step, steps, loss) as the first rank gets on.
         note: called with a line on each thing in which a resumed run differs from the one it goes on from.
         on_start: called with the processes once all have started.
@@ -85,9 +88,11 @@ def emulate(
     job = Job(
         scenario, policy, steps, pace_s=pace_s, data=data, seed=seed, lr=lr, validations=validations,
         timeout_s=timeout_s, save=_absolute(save), save_every=save_every, resume=_absolute(resume),
-        codec=codec,
+        codec=codec, trace=trace is not None,
     )  # fmt: skip
     job.check()
+    if trace is not None:
+        check_file("--trace", trace)
     if wan == "tun":
         check_connected(scenario)
     check_inputs(job, [(site, rank) for site in job.sites for rank in range(job.ranks)])
@@ -120,7 +125,15 @@ def emulate(
         traffic.mark("close")
     if len(figures) != len(crew.members):
         raise RunError(f"{len(crew.members) - len(figures)} ranks ended without a result")
+    if trace is not None:
+        write_trace(trace, job, figures)
     return assemble(job, figures, traffic, wan)
+
+
+def write_trace(path: Path, job: Job, figures: Sequence[dict[str, Any]]) -> None:
+    """What the ranks took down, as a file."""
+    about = {"scenario": job.scenario.name, "policy": job.policy.name}
+    write(path, [rank.pop("trace") for rank in figures], about, ring_edges(job, figures[0]["parameters"]))
 
 
 def _events(crew: Crew, network: EmulatedWan | None) -> Iterator[tuple[Member, dict[str, Any]]]:

@@ -6,24 +6,41 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from geosim.trace_events import TRAIN
+from runtime.trace import Recorder
+
 # `decode` runs on the exchange thread, beside the others; all else is the main thread's.
 PARTS = ("compute", "site_collective", "encode", "wait", "decode", "gather", "apply")
 
 
 class Clock:
-    """Seconds spent in each part since the last `take`."""
+    """Seconds spent in each part since the last `take`.
 
-    def __init__(self) -> None:
+    Attributes:
+        trace: takes down each part as a span; None: nothing does.
+    """
+
+    def __init__(self, trace: Recorder | None = None) -> None:
+        self.trace = trace
         self._seconds = dict.fromkeys(PARTS, 0.0)
 
     @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        """Count the time inside the block."""
+    def part(self, name: str, detail: str = "", traced: str = "") -> Iterator[None]:
+        """Count the time inside the block.
+
+        Args:
+            name: which part.
+            detail: of which round, for the trace.
+            traced: what the trace calls it, if not by its name.
+        """
         begin = time.perf_counter()
         try:
             yield
         finally:
-            self._seconds[name] += time.perf_counter() - begin
+            end = time.perf_counter()
+            self._seconds[name] += end - begin
+            if self.trace is not None:
+                self.trace.span(TRAIN, traced or name, begin, end, detail)
 
     def add(self, name: str, seconds: float) -> None:
         """Count time that was measured elsewhere."""

@@ -17,6 +17,7 @@ from runtime.measure import Clock
 from runtime.optimizer import GeoOptimizer, TokenPlan
 from runtime.pace import Pacer
 from runtime.sites import Sites
+from runtime.trace import Recorder
 
 
 class Method(ABC):
@@ -66,7 +67,13 @@ class FlatDDP(Method):
     """torch's own DDP over one default group that spans the sites."""
 
     def __init__(
-        self, model: nn.Module, inner: Optimizer, policy: SyncPolicy, sites: Sites, pacer: Pacer
+        self,
+        model: nn.Module,
+        inner: Optimizer,
+        policy: SyncPolicy,
+        sites: Sites,
+        pacer: Pacer,
+        trace: Recorder | None = None,
     ) -> None:
         self._model = model
         self._pacer = pacer
@@ -74,7 +81,7 @@ class FlatDDP(Method):
         self.collective = "wait" if self._crosses else "site_collective"  # the WAN lies inside the reduction
         self._most = policy.max_grad_norm
         self.optimizer = inner
-        self.clock = Clock()
+        self.clock = Clock(trace)
         self.wrapped = wrap(model, pacer)
 
     def ready(self) -> None:
@@ -84,7 +91,7 @@ class FlatDDP(Method):
 
     def step(self) -> None:
         """Clip, if the policy says so, and step."""
-        with self.clock.part("apply"):
+        with self.clock.part("apply", traced="update"):
             if self._most is not None:
                 torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._most)
             self.optimizer.step()
@@ -106,6 +113,8 @@ class FlatDDP(Method):
         (started, finished), self._pacer.reduced_s = self._pacer.reduced_s, (0.0, 0.0)
         if not self._crosses or not finished:
             return []
+        if self.clock.trace is not None:
+            self.clock.trace.reduction(steps - 1, started, finished)
         return [{"fragment": 0, "round": steps - 1, "started_s": started, "finished_s": finished}]
 
 
@@ -126,9 +135,10 @@ class Hierarchical(Method):
         data: str,
         timeout_s: float,
         codec: str,
+        trace: Recorder | None = None,
     ) -> None:
         self._geo = GeoOptimizer(
-            inner, policy, sites, tokens=tokens, data=data, timeout_s=timeout_s, codec=codec
+            inner, policy, sites, tokens=tokens, data=data, timeout_s=timeout_s, codec=codec, trace=trace
         )
         self._names = sites.names
         self._interval = policy.interval

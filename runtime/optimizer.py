@@ -16,6 +16,7 @@ from runtime.engine import Engine
 from runtime.measure import Clock
 from runtime.sites import Sites
 from runtime.supported import check_supported
+from runtime.trace import Recorder
 
 TokenPlan = Callable[[int], Sequence[int]]
 
@@ -49,6 +50,7 @@ class GeoOptimizer(Optimizer):
         data: str = "",
         timeout_s: float = 300.0,
         codec: str = "auto",
+        trace: Recorder | None = None,
     ) -> None:
         """Agree with the other sites and connect to them; every rank of every site calls it.
 
@@ -61,6 +63,7 @@ class GeoOptimizer(Optimizer):
             timeout_s: how long an exchange may wait for a peer.
             codec: which implementation writes the payloads, as `runtime.codec.codec_for` names them; all
                 write the same, so each site may have its own.
+            trace: takes down what happens when; None: nothing is.
 
         Raises:
             UsageError: for a policy that the runtime does not carry out, or parameters that it cannot.
@@ -76,7 +79,7 @@ class GeoOptimizer(Optimizer):
         self.inner = inner
         self._share()
         self.layout = layout
-        self.clock = Clock()
+        self.clock = Clock(trace)
         self._sites = sites
         self._tokens = tokens or (lambda step: (1,) * sites.count)
         self._engine = Engine(layout, params, inner, sites, self._tokens, data, self.clock, timeout_s, codec)

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +15,10 @@ import torch.distributed as dist
 from geosim.errors import GeosimError, UsageError
 from runtime.ending import LastWord, told
 from runtime.job import Job
+from runtime.report import ring_edges
+from runtime.show import write_rank
 from runtime.sites import Sites
+from runtime.timeline import check_file, collect, write
 from runtime.train import Run
 
 _SHOW_EVERY_S = 2.0
@@ -36,9 +40,11 @@ def place() -> tuple[int, int]:
 
 
 def run_rank(
-    job: Job, site: str, rendezvous: str, wan_address: str | None, *, quiet: bool
+    job: Job, site: str, rendezvous: str, wan_address: str | None, *, quiet: bool, trace: Path | None = None
 ) -> dict[str, Any] | None:
     """Train this rank's part; rank 0 of the site gets the site's figures, others None.
+
+    `trace`: a file that the first site's rank 0 writes what all have taken down to.
 
     Where anything goes wrong the process ends here, with one line and a status: 2 for a site that is none,
     or ranks that torchrun has started too many or too few of; 1 if the sites disagree, one does not come, or
@@ -48,7 +54,7 @@ def run_rank(
     rank, ranks = place()
     last_word.watch_signals(f"site '{site}' rank {rank}")
     try:
-        return _run(job, site, rendezvous, wan_address, (rank, ranks), quiet)
+        return _run(job, site, rendezvous, wan_address, (rank, ranks), quiet, trace)
     except Exception as error:
         line, status = told(error)
         last_word.leave(
@@ -57,7 +63,13 @@ def run_rank(
 
 
 def _run(
-    job: Job, site: str, rendezvous: str, wan_address: str | None, where: tuple[int, int], quiet: bool
+    job: Job,
+    site: str,
+    rendezvous: str,
+    wan_address: str | None,
+    where: tuple[int, int],
+    quiet: bool,
+    trace: Path | None,
 ) -> dict[str, Any] | None:
     rank, ranks = where
     if site not in job.sites:
@@ -66,6 +78,8 @@ def _run(
         raise UsageError(
             f"site '{site}' has {job.ranks} ranks and torchrun started {ranks}: use --nproc-per-node or --set"
         )
+    if trace is not None and (site, rank) == (job.sites[0], 0):
+        check_file("--trace", trace)
     device, backend = _device()
     if ranks > 1 and not job.policy.is_flat:
         dist.init_process_group(backend, timeout=timedelta(seconds=job.timeout_s))
@@ -83,13 +97,17 @@ def _run(
             print(f"{site}: step {event['step']}/{job.steps}, loss {event['loss']:.3f}", file=sys.stderr)
 
     figures = Run(job, sites, device=device, backend=backend).train(tell)
+    if trace is not None:
+        packs = collect(sites, figures.pop("trace"), job.timeout_s)
+        if packs is not None:
+            about = {"scenario": job.scenario.name, "policy": job.policy.name}
+            write(trace, packs, about, ring_edges(job, figures["parameters"]))
     if dist.is_initialized():
         dist.destroy_process_group()
     if rank:
         return None
     if not quiet:
-        loss = figures["validation"][-1][1]
-        print(f"{site}: validation loss {loss:.4f}, parameters {figures['params_hash']}")
+        write_rank(job, figures, trace if site == job.sites[0] else None)
     return figures
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from torch.distributed import DistError, TCPStore
 
 from geosim.errors import RunError, UsageError
+from runtime.differences import DOCUMENT, differences
 
 _RETRY_S = 0.1
 _FAREWELL_S = 5.0  # how long the host of the store waits for others to read what made it stop
@@ -30,6 +31,7 @@ _FIELDS = {
     "seed": ("--seed", "give all sites the same seed"),
     "validations": ("--validations", "give all sites the same number of validations"),
     "resume": ("--resume", "resume all sites or none"),
+    "trace": ("--trace", "give it at all sites or at none"),
     "layout": ("the model's tensors", "build the same model everywhere"),
     "data": (
         "the data",
@@ -128,7 +130,11 @@ def _await_listener(address: Address, first_site: str, timeout_s: float) -> None
 
 @dataclass(frozen=True)
 class Greeting:
-    """What one rank says of itself: `facts` has keys of `_FIELDS`, with values to be equal everywhere."""
+    """What one rank says of itself.
+
+    `facts` has keys of `_FIELDS`, with values to be equal everywhere, and for some of them, with `DOCUMENT`
+    at their end, what they are the hash of: it names what differs.
+    """
 
     site: str
     rank: int
@@ -266,7 +272,11 @@ def _compare(mine: Greeting, theirs: Greeting) -> None:
             who = f"sites '{mine.site}' and '{theirs.site}'"
             if within:
                 who = f"ranks {mine.rank} and {theirs.rank} of site '{mine.site}'"
-            raise RunError(f"{who} disagree on {what}: {here} and {there}: {remedy}")
+            words = f"{here} and {there}"
+            documents = mine.facts.get(f"{field}{DOCUMENT}"), theirs.facts.get(f"{field}{DOCUMENT}")
+            if all(isinstance(document, str) for document in documents):
+                words = differences(*(json.loads(str(document)) for document in documents)) or words
+            raise RunError(f"{who} disagree on {what}: {words}: {remedy}")
 
 
 def _first_line(error: BaseException) -> str:

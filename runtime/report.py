@@ -66,12 +66,12 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
     _check_equal("parameters", hashes)
     _check_equal("results", chains)
     _settle_waits(job, ranks)
-    windows = _windows(job, ranks[0])
+    windows = timed_windows(job, ranks[0])
     measured = [i for window in windows for i in window]
     parts = {name: fmean(fmean(r["records"][i][name] for i in measured) for r in ranks) for name in PARTS}
     times = [fmean(fmean(r["records"][i]["seconds"] for i in window) for r in ranks) for window in windows]
     mean = fmean(times)
-    exchanges = _exchanges(job, ranks)
+    exchanges = exchange_seconds(job, ranks)
     links = _links(job, ranks, traffic, wan, mean)
     split = _split(job, ranks, windows)
     optimizer_s = _optimizer_step(job, parts, split)
@@ -90,7 +90,7 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
         "relative_to_colocated": (parts["compute"] + parts["site_collective"] + optimizer_s) / mean,
         "links": links,
         "wan_bytes_vs_ddp": _against_ddp(job, ranks[0]["parameters"], links, wan),
-        "loss": _losses(ranks),
+        "loss": loss_curve(ranks),
         "val_loss": ranks[0]["validation"][-1][1],
         "val_curve": ranks[0]["validation"],
         "params_hash": hashes,
@@ -102,6 +102,7 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
         "payload_bytes": _payloads(job, ranks),
         "wan_bytes": _totals(job, traffic, wan),
         "parts": parts,
+        "site_parts": _by_site_parts(job, ranks, measured),
         **split,
         "wall_s": _wall(ranks),
         "steps": job.steps,
@@ -116,6 +117,11 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
     }
 
 
+def ring_edges(job: Job, parameters: int) -> dict[tuple[str, str], float]:
+    """Of plain data parallelism: payload bytes that a step's reductions pass over each edge between sites."""
+    return dict.fromkeys(_ring(job), _crossing(job, parameters)) if job.policy.is_flat else {}
+
+
 def _settle_waits(job: Job, ranks: Sequence[Figures]) -> None:
     """Count as waiting, not gathering, the time in which a rank has its result and another of its site not.
 
@@ -127,6 +133,17 @@ def _settle_waits(job: Job, ranks: Sequence[Figures]) -> None:
             for record in records:
                 record["wait"] += record["gather"] - shortest
                 record["gather"] = shortest
+
+
+def _by_site_parts(job: Job, ranks: Sequence[Figures], measured: list[int]) -> dict[str, dict[str, float]]:
+    """Of each site, seconds a step of each part, mean over its ranks and the measured steps."""
+    return {
+        site: {
+            name: fmean(fmean(r["records"][i][name] for i in measured) for r in _of(ranks, site))
+            for name in PARTS
+        }
+        for site in job.sites
+    }
 
 
 def _split(job: Job, ranks: Sequence[Figures], windows: list[list[int]]) -> dict[str, dict[str, float]]:
@@ -159,7 +176,7 @@ def _wall(ranks: Sequence[Figures]) -> list[float]:
     return [fmean(row) for row in zip(*rows, strict=True)]
 
 
-def _windows(job: Job, rank: Figures) -> list[list[int]]:
+def timed_windows(job: Job, rank: Figures) -> list[list[int]]:
     """Indices into the records, window by window, of what is measured."""
     interval, first = job.policy.interval, rank["first_step"]
     out: list[list[int]] = []
@@ -173,7 +190,7 @@ def _windows(job: Job, rank: Figures) -> list[list[int]]:
     return out or spoilt or [list(range(job.steps - first))]
 
 
-def _exchanges(job: Job, ranks: Sequence[Figures]) -> list[float]:
+def exchange_seconds(job: Job, ranks: Sequence[Figures]) -> list[float]:
     """Seconds of each site's exchanges after warm-up: from its send to the sum on the last of its ranks.
 
     All processes of a machine read the same monotonic clock.
@@ -192,7 +209,7 @@ def _exchanges(job: Job, ranks: Sequence[Figures]) -> list[float]:
 def _links(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str, step_s: float) -> dict[str, Any]:
     """By direction, over all steps, for then every round counts whole."""
     count = job.steps - ranks[0]["first_step"]
-    edges = dict.fromkeys(_ring(job), _crossing(job, ranks[0]["parameters"]))
+    edges = ring_edges(job, ranks[0]["parameters"])
     out = {}
     for link in job.scenario.wan:
         for a, b in (link.between, link.between[::-1]):
@@ -264,7 +281,7 @@ def _against_ddp(job: Job, parameters: int, links: dict[str, Any], wan: str) -> 
     return float(sum(link["bytes_per_step"] for link in links.values()) / ring) if ring else 0.0
 
 
-def _losses(ranks: Sequence[Figures]) -> list[tuple[int, float]]:
+def loss_curve(ranks: Sequence[Figures]) -> list[tuple[int, float]]:
     first = ranks[0]["first_step"]
     count = len(ranks[0]["records"])
     return [(first + i + 1, fmean(r["records"][i]["loss"] for r in ranks)) for i in range(count)]

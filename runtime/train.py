@@ -24,6 +24,7 @@ from runtime.method import FlatDDP, Hierarchical, Method, join_flat
 from runtime.models import GPTConfig, from_config
 from runtime.pace import Pacer
 from runtime.sites import Sites
+from runtime.trace import Recorder, noted
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -61,17 +62,18 @@ class Run:
         policy = job.policy
         dtype = str(getattr(policy.codec.quantize, "kind", "fp32")) if policy.is_flat else "fp32"
         self.pacer = Pacer(job.pace_s, sum(p.numel() for p in self.model.parameters()), dtype)
+        self.trace = Recorder(sites.name, sites.rank, sites.names) if job.trace else None
         self.method: Method
         if policy.is_flat:
             self._agree_flat()
             join_flat(sites, backend, job.timeout_s)
-            self.method = FlatDDP(self.model, inner, policy, sites, self.pacer)
+            self.method = FlatDDP(self.model, inner, policy, sites, self.pacer, self.trace)
         else:
             share = (job.tokens_per_step // sites.count,) * sites.count
             self.method = Hierarchical(
                 self.model, inner, policy, sites, self.pacer,
                 tokens=lambda step: share, data=self.corpus.fingerprint, timeout_s=job.timeout_s,
-                codec=job.codec,
+                codec=job.codec, trace=self.trace,
             )  # fmt: skip
         self.scheduler = LambdaLR(self.method.optimizer, warmup_cosine(job.steps))
         if job.resume is not None:
@@ -98,6 +100,8 @@ class Run:
         while self.step < steps:
             records.append(self._one_step())
             flights += self.method.take_flights(self.step)
+            if self.trace is not None and self.step % interval == 0:
+                self.trace.window(interval, warm_up=self.step <= warm)
             emit({"event": "step", "step": self.step, "loss": records[-1]["loss"]})
             if self.job.save_every and self.step % self.job.save_every == 0:
                 saved.add(self._save())
@@ -115,7 +119,7 @@ class Run:
             "pauses": sorted(checks | saved),
             "params_hash": self._params_hash(), "parameters": sum(p.numel() for p in self.model.parameters()),
             "rounds": steps // interval - first // interval,
-            **self.method.figures(),
+            **self.method.figures(), **({} if self.trace is None else {"trace": self.trace.pack()}),
         }  # fmt: skip
         self.method.close()
         return figures
@@ -123,6 +127,10 @@ class Run:
     @torch.no_grad()
     def validate(self) -> float:
         """Loss of the parameters that all share now, on fixed batches dealt over the default group."""
+        with noted(self.trace, "validation"):
+            return self._validation_loss()
+
+    def _validation_loss(self) -> float:
         rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         batches = self.corpus.validation_batches(
             _VALIDATION_BATCHES,
@@ -152,6 +160,10 @@ class Run:
         method.clock.add(method.collective, self.pacer.end())
         method.clock.add("compute", self.pacer.computation_s)
         late = float(self.pacer.late)
+        if self.trace is not None:
+            done = self.pacer.computed_s
+            begin = done - self.pacer.computation_s
+            self.trace.step(begin, done, time.perf_counter(), method.collective)
         method.step()
         self.scheduler.step()
         self.step += 1
@@ -197,10 +209,12 @@ class Run:
 
     def _save(self) -> int:
         assert self.job.save is not None
-        checkpoint.save(
-            Path(self.job.save), self.sites, model=self.model, optimizer=self.method.optimizer,
-            scheduler=self.scheduler, step=self.step, run=resume.facts_of(self.job, self.corpus.fingerprint),
-        )  # fmt: skip
+        with noted(self.trace, "checkpoint"):
+            checkpoint.save(
+                Path(self.job.save), self.sites, model=self.model, optimizer=self.method.optimizer,
+                scheduler=self.scheduler, step=self.step,
+                run=resume.facts_of(self.job, self.corpus.fingerprint),
+            )  # fmt: skip
         return self.step
 
     def _params_hash(self) -> str:

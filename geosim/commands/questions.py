@@ -8,6 +8,7 @@ import typer
 
 from geosim.commands.shared import (
     CalibrationFile,
+    Figure,
     Json,
     PolicyName,
     ScenarioName,
@@ -15,6 +16,7 @@ from geosim.commands.shared import (
     Settings,
     Windows,
     calibration_of,
+    check_figure,
     check_writable,
     print_json,
     print_screen,
@@ -25,12 +27,6 @@ from geosim.errors import UsageError
 if TYPE_CHECKING:
     from geosim.questions.require import Target
     from geosim.questions.sweep import Row, Sweep
-
-_FIGURES = (".png", ".pdf", ".svg")
-
-Figure = Annotated[
-    Path | None, typer.Option("--figure", metavar="FILE", help="Draw it: a .png, .pdf or .svg file.")
-]
 
 
 def sweep(
@@ -83,7 +79,7 @@ def sweep(
     asked = make_sweep(world, load_policy(policy, changes), grid or (), seeds, windows, known, yes)
     if figure is not None:
         sweep_figures.check_axes(asked)
-        _check_figure(figure)
+        check_figure(figure)
     rows = _rows(asked, out, resume, jobs, backend)
     if figure is not None:
         sweep_figures.figure(asked, rows, figure)
@@ -91,6 +87,8 @@ def sweep(
         print_json(sweeps.data(asked, rows))
     else:
         print_screen(sweeps.screen(asked, rows, None if out is None else str(out)))
+        if figure is not None:
+            print_screen(f"figure: {figure}")
 
 
 def _rows(sweep: "Sweep", out: Path | None, resume: bool, jobs: int, backend: str) -> "list[Row]":
@@ -122,12 +120,6 @@ def _told(rows: Any, done: int, total: int) -> Any:
         yield row
         if 10 * done // total > 10 * before // total and total >= 10:
             print(f"geosim sweep: {done:,} of {total:,} points", file=sys.stderr)
-
-
-def _check_figure(path: Path) -> None:
-    if path.suffix not in _FIGURES:
-        raise UsageError(f"--figure {path}: write to a file that ends in {', '.join(_FIGURES)}")
-    check_writable(path)
 
 
 def require(
@@ -232,7 +224,7 @@ def sensitivity(
     world, changes = world_of(scenario, settings)
     chosen = load_policy(policy, changes)
     if figure is not None:
-        _check_figure(figure)
+        check_figure(figure)
     found = find(world, chosen, seeds, windows, calibration_of(calibration))
     if figure is not None:
         worths.figure(found, figure)

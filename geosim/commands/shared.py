@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from geosim.cost.calibration import Calibration
     from geosim.scenario import Scenario
 
-_NARROWEST = 80  # columns; a narrower terminal breaks the lines itself, and nothing is left out
 
 ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A built-in scenario or a YAML file.")]
 PolicyName = Annotated[
@@ -37,6 +36,18 @@ CalibrationFile = Annotated[
     Path | None,
     typer.Option("--calibration", metavar="FILE", help="Measured constants of a machine, in YAML."),
 ]
+
+Figure = Annotated[
+    Path | None, typer.Option("--figure", metavar="FILE", help="Draw it: a .png, .pdf or .svg file.")
+]
+_FIGURES = (".png", ".pdf", ".svg")
+
+
+def check_figure(path: Path) -> None:
+    """Refuse a figure that cannot be written before the work starts."""
+    if path.suffix not in _FIGURES:
+        raise UsageError(f"--figure {path}: write to a file that ends in {', '.join(_FIGURES)}")
+    check_writable(path)
 
 
 def world_of(name: str, settings: list[str] | None) -> "tuple[Scenario, dict[str, Any]]":
@@ -79,14 +90,10 @@ def write_file(path: Path, text: str) -> None:
 
 
 def print_screen(what: "RenderableType") -> None:
-    """Print a screen, without the blanks that pad tables to their width."""
-    from rich.console import Console
+    """Print a screen."""
+    from geosim.screen import rendered
 
-    console = Console(highlight=False, markup=False, emoji=False)
-    console.width = max(console.width, _NARROWEST)
-    with console.capture() as capture:
-        console.print(what)
-    typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+    typer.echo(rendered(what))
 
 
 def print_json(data: Any) -> None:

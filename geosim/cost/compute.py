@@ -15,6 +15,7 @@ from geosim.cost.step.describe import (
     shape_of,
     split_of,
 )
+from geosim.cost.step.parts import compute_parts
 from geosim.cost.step.step import held_parameters
 from geosim.cost.step.step import step_time as model_step
 from geosim.errors import UsageError
@@ -104,6 +105,23 @@ def site_step(workload: Workload, site: Site, accelerator: Accelerator | None = 
     data_s, optimizer_s = float(step.data_s), float(step.optimizer_s)
     whole = float(step.total_s) - data_s - optimizer_s
     return SiteStep(step_time(workload, device) if given else whole, data_s, optimizer_s)
+
+
+def site_compute_parts(workload: Workload, site: Site) -> dict[str, float]:
+    """What a site's `SiteStep.compute_s` is made of, as `cost.step.parts.compute_parts` says.
+
+    Empty where no parallelism is stated, or a step time or `mfu` is given in its place: nothing is known
+    below the sum then.
+
+    Raises:
+        UsageError: if the accelerator does not offer the workload's precision.
+    """
+    given = workload.step_time_s is not None or workload.mfu is not None
+    if workload.parallel is None or given:
+        return {}
+    machine = machine_of(site.accelerator, site, workload.precision)
+    split = split_of(workload.parallel, workload, site.ranks)
+    return compute_parts(shape_of(workload.model, workload.sequence), split, machine)
 
 
 def held_elements(workload: Workload, site: Site) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geosim.report.parts import PARTS, parts_of
+from geosim.report.parts import ALL, parts_of
 from geosim.report.style import BLUE, CYCLE, GREY, LIGHT, RED, drawing, plain_log_ticks
 from geosim.units import SIZE, TIME, show
 
@@ -20,11 +20,13 @@ _LEAST_SEEN = 0.002
 _ALPHA = {"predicted": 0.45, "measured": 1.0}
 
 
-def breakdown_figure(results: Mapping[str, ResultDict], path: Path | str) -> None:
-    """Where each millisecond of a step goes: one bar a result, by its label."""
-    with drawing(path, 1, 1, (7.0, 1.2 + 0.45 * len(results))) as (ax,):
+def breakdown_figure(
+    results: Mapping[str, ResultDict], path: Path | str, title: str = "Where the time of a step goes"
+) -> None:
+    """Where each millisecond of a step goes: one bar a result, by its label; one a site, for example."""
+    with drawing(path, 1, 1, (7.0, 1.6 + 0.4 * len(results))) as (ax,):
         bars(ax, list(results.items()))
-        ax.set_title("Where the time of a step goes")
+        ax.set_title(title)
 
 
 def predicted_measured_figure(
@@ -113,7 +115,7 @@ def bars(ax: "Axes", rows: Sequence[tuple[str, ResultDict]]) -> None:
     parts = [parts_of(result) for _, result in rows]
     longest = max(sum(p.values()) for p in parts)
     unit, factor = ("ms", 1e3) if longest < 1 else ("s", 1.0)
-    for key, (words, colour, _) in PARTS.items():
+    for key, (words, colour, _) in ALL.items():
         if not any(key in p for p in parts):
             continue
         start = [factor * sum(p.get(k, 0.0) for k in _before(key)) for p in parts]
@@ -191,7 +193,7 @@ def _throughput(ax: "Axes", runs: Mapping[str, Mapping[str, Any]]) -> None:
 
 def _before(key: str) -> list[str]:
     """The parts stacked below one."""
-    return list(PARTS)[: list(PARTS).index(key)]
+    return list(ALL)[: list(ALL).index(key)]
 
 
 def _token_unit(longest: float) -> tuple[str, float]:

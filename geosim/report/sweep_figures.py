@@ -65,7 +65,8 @@ def _line(ax: "Axes", axis: Axis, relative: np.ndarray, busy: np.ndarray) -> Non
     ax.axhline(100, color=LIGHT, lw=0.8, zorder=0)
     ax.grid(axis="y")
     ax.set_axisbelow(True)
-    ax.legend(fontsize=8, loc="lower right")
+    # Below the axes: curves may lie anywhere between 0 and 100.
+    ax.legend(fontsize=8, ncols=2, loc="upper left", bbox_to_anchor=(0, -0.18))
 
 
 def _scale(axis: Axis) -> tuple[np.ndarray, str]:

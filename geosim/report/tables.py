@@ -10,31 +10,18 @@ from rich.text import Text
 
 from geosim.policy import SyncPolicy
 from geosim.report import words
-from geosim.report.parts import PARTS, parts_of
+from geosim.report.breakdown import alike, by_site
+from geosim.report.parts import COMPUTE, PARTS, parts_of
 from geosim.scenario import Scenario
+from geosim.screen import BAR, bar, plain_table
 from geosim.units import BANDWIDTH, SIZE, TIME, show
 
 ResultDict = Mapping[str, Any]
-_BAR = 32
+_SITES = 5  # that a table has a column each for
 _NAMES = 54  # columns of a screen of 80 that the names of policies, and what parts them, leave each other
 _FASTER = (
     "more than in one room: there every step ends with an all-reduce over all ranks and an optimizer step"
 )
-
-
-def plain_table(*columns: str, right: Sequence[int] = (), wrapped: Sequence[int] | None = None) -> Table:
-    """A table without lines.
-
-    Args:
-        columns: their headings.
-        right: numbers of the columns that are set flush right.
-        wrapped: numbers of the columns that give way, at blanks, where the screen is narrow; None: all.
-    """
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for i, column in enumerate(columns):
-        whole = wrapped is not None and i not in wrapped
-        table.add_column(column, justify="right" if i in right else "left", overflow="fold", no_wrap=whole)
-    return table
 
 
 def about_table(rows: Sequence[tuple[str, str]]) -> Table:
@@ -97,23 +84,67 @@ def heading(scenario: Scenario, policy: SyncPolicy | None = None) -> RenderableT
     return Group(*lines)
 
 
-def step_table(result: ResultDict) -> RenderableType:
-    """Where each millisecond of a step goes."""
-    parts = parts_of(result)
+def step_table(result: ResultDict, sites: Mapping[str, ResultDict]) -> RenderableType:
+    """Where each millisecond of a step goes; what compute is made of, where that is known, below it.
+
+    Args:
+        result: of all sites.
+        sites: of each, as `breakdown.by_site` has it. Where they differ there is a column for each, of many
+            for those that compute least and most and that wait least and most.
+    """
     step = result["step_time_s"]
-    table = plain_table("a step", "time", "share", "", right=(1, 2))
-    for key, seconds in parts.items():
-        name, _, colour = PARTS[key]
-        share = seconds / step["mean"]
-        table.add_row(name, show(seconds, TIME), f"{100 * share:.1f} %", Text(_bar(share), style=colour))
     spread = ", ".join(f"{p} {show(step[p], TIME)}" for p in ("p50", "p95", "p99"))
-    table.add_row(
-        Text("mean", style="bold"),
-        Text(show(step["mean"], TIME), style="bold"),
-        "",
-        Text(spread, style="dim"),
-    )
+    if not alike(sites):
+        return _table_by_site(step["mean"], _apart(sites), spread)
+    table = plain_table("a step", "time", "share", "", right=(1, 2))
+    for key, seconds in parts_of(result).items():
+        name, _, colour = PARTS[key]
+        table.add_row(*_shown(name, seconds, step["mean"]), Text(bar(seconds / step["mean"]), style=colour))
+        if key == "compute":
+            for inner, part in next(iter(sites.values()))["compute_parts"].items():
+                if part > 0:
+                    name, _, colour = COMPUTE[inner]
+                    cells = _shown(f"  {name}", part, step["mean"])
+                    table.add_row(*cells, Text(bar(part / step["mean"]), style=f"dim {colour}"))
+    mean = Text(show(step["mean"], TIME), style="bold")
+    table.add_row(Text("mean", style="bold"), mean, "", Text(spread, style="dim"))
     return table
+
+
+def _shown(name: str, seconds: float, step_s: float) -> tuple[str, str, str]:
+    return name, show(seconds, TIME), f"{100 * seconds / step_s:.1f} %"
+
+
+def _table_by_site(mean_s: float, sites: Mapping[str, ResultDict], spread: str) -> RenderableType:
+    table = plain_table("a step", *sites, right=range(1, len(sites) + 1))
+    own = list(sites.values())
+    for key, (name, _, colour) in PARTS.items():
+        if any(site["parts"].get(key) for site in own):
+            table.add_row(
+                Text(name, style=colour), *(show(site["parts"].get(key, 0.0), TIME) for site in own)
+            )
+        if key == "compute":
+            for inner, (name, _, colour) in COMPUTE.items():
+                if any(site["compute_parts"].get(inner) for site in own):
+                    cells = (show(site["compute_parts"].get(inner, 0.0), TIME) for site in own)
+                    table.add_row(Text(f"  {name}", style=f"dim {colour}"), *cells)
+    sums = (Text(show(site["step_time_s"]["mean"], TIME), style="bold") for site in own)
+    table.add_row(Text("sum", style="bold"), *sums)
+    busy = (words.percent(site["parts"]["compute"] / site["step_time_s"]["mean"]) for site in own)
+    table.add_row("compute utilization", *busy)
+    return Group(table, Text(f"step: mean {show(mean_s, TIME)}, {spread}", style="dim"))
+
+
+def _apart(sites: Mapping[str, ResultDict]) -> dict[str, ResultDict]:
+    """The sites that a screen has room for."""
+    if len(sites) <= _SITES:
+        return dict(sites)
+    ends = [
+        end(sites, key=lambda name: sites[name]["parts"][part])
+        for part in ("compute", "wait")
+        for end in (min, max)
+    ]
+    return {name: sites[name] for name in sites if name in ends}
 
 
 def links_table(scenario: Scenario, result: ResultDict) -> RenderableType:
@@ -129,7 +160,7 @@ def links_table(scenario: Scenario, result: ResultDict) -> RenderableType:
                 show(link.rtt_s, TIME),
                 show(used["bytes_per_step"], SIZE),
                 words.percent(used["utilization"]),
-                Text(_bar(used["utilization"], _BAR // 2), style="cyan"),
+                Text(bar(used["utilization"], BAR // 2), style="cyan"),
             )
     return table
 
@@ -147,7 +178,9 @@ def simulation(scenario: Scenario, policy: SyncPolicy, result: ResultDict, verdi
     facts.add_row(
         "traffic", f"{words.percent(result['wan_bytes_vs_ddp'])} of what plain DDP sends over the WAN"
     )
-    blocks: list[RenderableType] = [heading(scenario, policy), "", step_table(result), ""]
+    blocks: list[RenderableType] = [
+        heading(scenario, policy), "", step_table(result, by_site(scenario, result)), "",
+    ]  # fmt: skip
     if result["links"]:
         blocks += [links_table(scenario, result), ""]
     return Group(*blocks, facts)
@@ -196,12 +229,3 @@ def _traffic(result: ResultDict) -> float:
 
 def _busiest(result: ResultDict) -> float:
     return max((link["utilization"] for link in result["links"].values()), default=0.0)
-
-
-def _bar(share: float, width: int = _BAR) -> str:
-    """A bar in eighths of a cell; the smallest share above zero still shows."""
-    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
-    if share > 0:
-        eighths = max(1, eighths)
-    whole, rest = divmod(eighths, 8)
-    return "█" * whole + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[rest]

@@ -14,21 +14,10 @@ from geosim.policy import (
 )
 from geosim.policy.codec import section_bytes
 from geosim.scenario import Scenario
+from geosim.screen import percent
 from geosim.units import BANDWIDTH, TIME, show
 
 _MANY = 1 << 24
-
-
-def percent(value: float, digits: int = 3) -> str:
-    """A share as per cent: three significant digits, never in exponents, never 100 for what is less."""
-    number = 100 * value
-    if 0 < number < 0.001:
-        return "< 0.001 %"
-    if 99.9 <= number < 99.999999:
-        return f"{min(number, 99.99):.2f} %"
-    if number >= 1000:
-        return f"{number:,.0f} %"
-    return f"{float(f'{number:.{digits}g}'):g} %"
 
 
 def rate(value: float) -> str:

@@ -81,6 +81,7 @@ class Engine:
             steps=int(steps.sum()),
             elapsed_s=float(ends[-1] - ends[base]),
             link_bytes=tuple(carried),
+            site_parts_s=tuple(self._counted[m] for m in sites),
         )
 
     def _site(self, m: int) -> Steps:
@@ -112,6 +113,10 @@ class Engine:
         """A site is through with a cycle. What counts runs from the slowest's warm-up to its last window."""
         if cycle >= len(self.steps):
             return
+        if self.tracer is not None:
+            begun, steps = (self.ends[m, cycle - 1], step - self.steps[cycle - 1]) if cycle else (0.0, step)
+            what = f"{'warm-up' if cycle < self.warm else 'window'} {steps} steps"
+            self.tracer.span(self.problem.sites[m].name, "windows", what, begun, self.env.now)
         self.ends[m, cycle] = self.env.now
         self.steps[cycle] = step
         if cycle == self.warm - 1:
@@ -189,6 +194,7 @@ class Engine:
             began = env.now
             exchange = self._exchange(key)
             yield exchange.enter(m)
+            arrived = env.now
             yield env.timeout(self.problem.overhead_s + exchange.plan.decode_s[m])
             self._exchange((key[0], key[1] + 1)).post(m)
             exchange.readers -= 1
@@ -198,7 +204,8 @@ class Engine:
             if self._carried_at_warm:
                 self.exchange_s.append(env.now - began)
             if self.tracer is not None:
-                self.tracer.span(site.name, "exchange", _name(key), began, env.now)
+                self.tracer.span(site.name, "exchange", f"transfer {_name(key)}", began, arrived)
+                self.tracer.span(site.name, "exchange", f"decode {_name(key)}", arrived, env.now)
             self._results[m][key].succeed(exchange.headers)
 
 

@@ -38,15 +38,23 @@ def run_flat(problem: Problem, seed: int, windows: int, tracer: Tracer | None = 
                 tracer.span(site.name, "train", "update", now, now + u)
                 tracer.span(site.name, "train", "compute 1 steps", now + u, now + u + c)
                 tracer.span(site.name, "train", "wait", now + u + c, now + took)
+                what = f"{'warm-up' if i < WARM_STEPS else 'window'} 1 steps"
+                tracer.span(site.name, "windows", what, now, now + took)
             for b, (begin, length) in enumerate(zip(starts, duration, strict=True)):
                 tracer.span("ring", "all-reduce", f"bucket {b}", now + begin, now + begin + length)
+            moved = flat.payload_bytes / (took - starts[0])
+            for link in problem.links:
+                tracer.samples.append((link.name, now + starts[0], moved * link.wire_per_payload))
+                tracer.samples.append((link.name, now + took, 0.0))
         now += took
         ends[i] = now
     kept = slice(WARM_STEPS, None)
-    parts = dict.fromkeys(PARTS, 0.0)
-    parts["compute"] = float(compute[:, kept].mean(axis=0).sum())
-    parts["update"] = float(update.mean()) * windows
-    parts["wait"] = float(waits[:, kept].mean(axis=0).sum())
+    by_site = tuple(
+        dict.fromkeys(PARTS, 0.0)
+        | {"compute": float(c.sum()), "update": float(u) * windows, "wait": float(w.sum())}
+        for c, u, w in zip(compute[:, kept], update, waits[:, kept], strict=True)
+    )
+    parts = {part: float(np.mean([mine[part] for mine in by_site])) for part in PARTS}
     step_s = np.diff(ends)
     last = [d for at, d in flat.durations if at <= now][-1]
     return Record(
@@ -55,5 +63,6 @@ def run_flat(problem: Problem, seed: int, windows: int, tracer: Tracer | None = 
         parts_s=parts,
         steps=windows,
         elapsed_s=float(ends[-1] - ends[0]),
+        site_parts_s=by_site,
         link_bytes=tuple(windows * flat.payload_bytes * link.wire_per_payload for link in problem.links),
     )

@@ -31,6 +31,7 @@ class Record:
         steps: steps measured.
         elapsed_s: seconds measured.
         link_bytes: on the wire, a link.
+        site_parts_s: of each site, seconds in each part between the ends of its warm-up and its last window.
     """
 
     step_s: np.ndarray
@@ -39,3 +40,4 @@ class Record:
     steps: int
     elapsed_s: float
     link_bytes: tuple[float, ...]
+    site_parts_s: tuple[dict[str, float], ...]

@@ -49,7 +49,8 @@ class Result:
         relative_to_colocated: throughput over that of plain data parallelism of the same ranks in one room.
         links: by name, "from->to".
         wan_bytes_vs_ddp: bytes on all links over those of plain fp32 data parallelism over all ranks.
-        parts: seconds a step by what they went to.
+        parts: seconds a step by what they went to, mean over sites.
+        site_parts: the same of each site; they add up to its time a step.
         seeds, windows: how much was simulated.
     """
 
@@ -64,6 +65,7 @@ class Result:
     links: dict[str, LinkUse]
     wan_bytes_vs_ddp: float
     parts: dict[str, float]
+    site_parts: dict[str, dict[str, float]]
     seeds: int
     windows: int
 
@@ -102,6 +104,10 @@ def summarize(problem: Problem, records: list[Record], windows: int) -> Result:
         links=links,
         wan_bytes_vs_ddp=wan / problem.ddp_wan_bytes if problem.ddp_wan_bytes else 0.0,
         parts=parts,
+        site_parts={
+            site.name: {p: sum(r.site_parts_s[m][p] for r in records) / steps for p in PARTS}
+            for m, site in enumerate(problem.sites)
+        },
         seeds=len(records),
         windows=windows,
     )

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from geosim.screen import plain_table
 from geosim.units import SIZE, TIME, show
 
 Row = Mapping[str, Any]
@@ -71,10 +72,11 @@ def write_codecs(result: Mapping[str, Any]) -> None:
 
 def _table(result: Mapping[str, Any]) -> Table:
     floor = any("encode_floor_share" in row for row in result["rows"].values())
-    table = _plain(
+    heads = (
         "codec", "B/kept", "bits/position", "encode", "passes", *(["of floor"] if floor else []),
         "plain\ntorch", "decode\nadd", "passes", "decode\nsum of 4", "passes", "extra\nmemory",
     )  # fmt: skip
+    table = plain_table(*heads, right=range(1, len(heads)))
     for row in result["rows"].values():
         speedup, extra = row["plain_torch_over_encode_ratio"], row["encode_extra_memory_share"]
         cells = [row["title"], f"{row['bytes_per_kept_value']:.3f}", _positions(row)]
@@ -97,15 +99,8 @@ def _positions(row: Row) -> str:
 def _degenerate(result: Mapping[str, Any]) -> Table:
     names = next(iter(result["degenerate"].values()))
     words = [name.removesuffix("_ratio").replace("_", " ") for name in names]
-    table = _plain("encode time of other updates over the gradient's", *words)
+    heads = ("encode time of other updates over the gradient's", *words)
+    table = plain_table(*heads, right=range(1, len(heads)))
     for key, row in result["degenerate"].items():
         table.add_row(result["rows"][key]["title"], *(f"{row[name]:.2f}" for name in names))
-    return table
-
-
-def _plain(first: str, *others: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first)
-    for name in others:
-        table.add_column(name, justify="right")
     return table

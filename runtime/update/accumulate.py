@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from geosim.policy.maths import window_mean
+from runtime.trace import noted
 from runtime.update.rule import Rule, copy_into
 
 
@@ -23,8 +24,9 @@ class AccumulateRule(Rule):
         """Add the step's gradients, weighted by its tokens."""
         if tokens:
             gradients = [param.grad for param in self.params]
-            for shard, total in zip(self.shards, self._sums, strict=True):
-                shard.add_weighted(gradients, float(tokens), total)
+            with noted(self.clock.trace, "update"):
+                for shard, total in zip(self.shards, self._sums, strict=True):
+                    shard.add_weighted(gradients, float(tokens), total)
 
     def contribution(self, fragment: int, window_tokens: int) -> Tensor:
         """G_m: the mean over the window's tokens; zeros where the site had none."""

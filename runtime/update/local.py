@@ -33,7 +33,7 @@ class LocalRule(Rule):
             return
         gradients = [param.grad for param in self.params if param.grad is not None]
         if gradients and _finite(gradients):
-            with self.clock.part("apply"):
+            with self.clock.part("apply", traced="update"):
                 self.inner.step()
         elif gradients:
             self._poisoned = True

@@ -9,6 +9,7 @@ from geo_cases import inner_for, make_policy, network
 from geosim.errors import RunError, UsageError
 from geosim.policy import load_policy
 from geosim.scenario import load_scenario
+from runtime.differences import differences
 from runtime.job import Job
 from runtime.optimizer import GeoOptimizer
 from runtime.rendezvous import Address
@@ -29,7 +30,7 @@ def build(sites, *, odd):
 @pytest.mark.parametrize(
     ("odd", "words"),
     [
-        ("policy", "the policy"),
+        ("policy", "the policy: interval "),
         ("parameters", "the parameters"),
         ("layout", "the model's tensors"),
         ("data", "the data"),
@@ -136,3 +137,14 @@ def test_what_only_the_simulator_knows_is_refused(policy, word):
         GeoOptimizer(inner_for("sgd", model, 0.1), make_policy(policy), Sites(["east"], "east", None))
     assert "\n" not in str(error.value)
     assert word == "shards" or "geosim simulate" in str(error.value)
+
+
+def test_the_fields_that_differ_are_named_and_names_are_none():
+    mine = load_policy("hierarchical-efsgd").to_dict()
+    theirs = load_policy("hierarchical-efsgd", {"interval": 8, "codec.select.ratio": 0.02}).to_dict()
+    assert differences(mine, {**mine, "name": "other", "about": "?"}) == ""
+    said = differences(mine, theirs)
+    assert sorted(said.split(", ")) == ["codec.select.ratio 0.01 and 0.02", "interval 16 and 8"]
+    assert differences({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == "a.1.b 2 and 3"
+    many = differences({str(i): i for i in range(9)}, {})
+    assert many == "0 0 and unset, 1 1 and unset, 2 2 and unset, and 6 more"

@@ -16,7 +16,7 @@ from runtime.crew import Crew
 from runtime.job import warmup_cosine
 from runtime.measure import Clock, percentile, warm_steps
 from runtime.pace import Pacer, sleep_until
-from runtime.report import _against_ddp, _optimizer_step, _windows
+from runtime.report import _against_ddp, _optimizer_step, timed_windows
 from runtime.supported import check_steps
 from runtime.wan import _sysctls, check_connected, emulated_wan, start_traces
 
@@ -57,7 +57,7 @@ def test_a_computation_slower_than_its_pace_is_late():
 def test_a_window_with_a_pause_is_not_measured():
     job = SimpleNamespace(policy=SimpleNamespace(interval=2), steps=10)
     rank = {"first_step": 0, "warm_step": 2, "pauses": [4, 7, 10]}
-    assert _windows(job, rank) == [[2, 3], [8, 9]]
+    assert timed_windows(job, rank) == [[2, 3], [8, 9]]
 
 
 def test_wan_bytes_are_held_against_those_that_the_simulator_says_ddp_has():

@@ -39,8 +39,36 @@ class Passes:
     backward_wait_s: Number
 
 
-def layer_passes(shape: Shape, split: Split, machine: Machine, known: Constants) -> Passes:
-    """One micro-batch through one layer."""
+@dataclass(frozen=True)
+class Kernels:
+    """Seconds of a layer's kernels for a micro-batch, before what launching them adds.
+
+    Attributes:
+        products_s: matrix products of one forward pass; the backward pass has twice as much.
+        attention_s, attention_backward_s: scores, softmax and weighted values.
+        memory_s: what memory bounds in one forward pass; the backward pass has twice as much.
+        again_s: what the backward pass recomputes.
+    """
+
+    products_s: Number
+    attention_s: Number
+    attention_backward_s: Number
+    memory_s: Number
+    again_s: Number
+
+    @property
+    def forward_s(self) -> Number:
+        """One forward pass."""
+        return self.products_s + self.attention_s + self.memory_s
+
+    @property
+    def backward_s(self) -> Number:
+        """One backward pass, with what it recomputes."""
+        return 2 * self.products_s + self.attention_backward_s + 2 * self.memory_s + self.again_s
+
+
+def layer_kernels(shape: Shape, split: Split, machine: Machine, known: Constants) -> Kernels:
+    """What one micro-batch makes one layer compute."""
     tokens = split.micro_batch * shape.sequence
     products = _products(shape, split, machine, known)
     core, core_backward = _attention(shape, split, machine, known)
@@ -48,28 +76,40 @@ def layer_passes(shape: Shape, split: Split, machine: Machine, known: Constants)
     elements = _WHOLE * hidden / np.where(split.sequence_parallel, t, 1) + _HEADS * hidden / t
     elements = elements + shape.top_k * shape.matrices * shape.ffn / t
     memory = passes(machine.element_bytes * tokens * elements, machine, known)
-    forward = products + core + memory
-    again = np.where(split.full, forward, np.where(split.selective, core, 0.0))
-    backward = 2 * products + core_backward + 2 * memory + again
+    again = np.where(split.full, products + core + memory, np.where(split.selective, core, 0.0))
+    return Kernels(products, core, core_backward, memory, again)
+
+
+def layer_passes(shape: Shape, split: Split, machine: Machine, known: Constants) -> Passes:
+    """One micro-batch through one layer."""
+    tokens = split.micro_batch * shape.sequence
+    kernels = layer_kernels(shape, split, machine, known)
+    t, hidden = split.tensor, shape.hidden
     # Each of attention and feed-forward ends in an all-reduce: a reduce-scatter and an all-gather.
     wait = 4 * scatter_time(machine.element_bytes * tokens * hidden, t, 1, machine, known)
     routed = machine.element_bytes * tokens * shape.top_k * hidden / np.where(split.sequence_parallel, t, 1)
     wait = wait + np.where(split.expert > 1, 2 * scatter_time(routed, split.expert, t, machine, known), 0.0)
     launches = 2.0 + np.where(split.full, 1.0, 0.0)
     return Passes(
-        _launched(forward, known.launch_s, known),
-        _launched(backward, launches * known.launch_s, known),
+        _launched(kernels.forward_s, known.launch_s, known),
+        _launched(kernels.backward_s, launches * known.launch_s, known),
         wait,
         np.where(split.full, 2.0, 1.0) * wait,
     )
 
 
 def head_time(shape: Shape, split: Split, machine: Machine, known: Constants) -> Number:
-    """Seconds of a micro-batch's logits and loss, both passes; the tensor group shares the vocabulary."""
+    """Seconds of a micro-batch's logits and loss, both passes."""
+    products, memory = head_kernels(shape, split, machine, known)
+    return products + memory
+
+
+def head_kernels(shape: Shape, split: Split, machine: Machine, known: Constants) -> tuple[Number, Number]:
+    """Its matrix products, and what memory bounds; the tensor group shares the vocabulary."""
     tokens = split.micro_batch * shape.sequence
     words = shape.vocabulary / split.tensor
     products = 3 * matmul(tokens, shape.hidden, words, machine.peak_flops, machine, known)
-    return products + passes(_LOGIT_BYTES * tokens * words, machine, known)
+    return products, passes(_LOGIT_BYTES * tokens * words, machine, known)
 
 
 def _products(shape: Shape, split: Split, machine: Machine, known: Constants) -> Number:
