@@ -46,6 +46,7 @@ class Flow:
         "route",
         "rtt_s",
         "since",
+        "size",
         "stream",
         "turn",
         "window",
@@ -53,7 +54,7 @@ class Flow:
 
     def __init__(self, route: tuple[int, ...], size_bytes: float, ramp: "Ramp", done: simpy.Event) -> None:
         self.route = route
-        self.left = size_bytes
+        self.size = self.left = size_bytes
         self.n = ramp.flows
         self.rtt_s = ramp.rtt_s
         self.window = min(ramp.window, ramp.limit)
@@ -139,6 +140,20 @@ class Network:
         self.capacity[link] = bytes_per_s
         self._share(flows)
 
+    def is_busy(self, link: int) -> bool:
+        """Whether any transfer is on a link."""
+        return bool(self._on[link])
+
+    def restart(self, link: int) -> None:
+        """Transfers on a link begin again from their first byte; what went before was carried in vain."""
+        flows = self._neighbours((link,))
+        for flow in flows:
+            self._advance(flow)
+        for flow in self._on[link]:
+            flow.left = flow.size
+            self._begin_round(flow)
+        self._share(flows)
+
     def settle(self) -> None:
         """Bring `carried` up to now."""
         for flow in dict.fromkeys(flow for flows in self._on for flow in flows):
@@ -148,7 +163,8 @@ class Network:
         flow.round_start = self.env.now
         flow.paused_until = -1.0
         full = flow.rtt_s * min(self.capacity[link] for link in flow.route)
-        if flow.window < min(flow.limit, full * (1 - _TINY)):
+        down = full == 0 < flow.rtt_s
+        if flow.window < (flow.limit if down else min(flow.limit, full * (1 - _TINY))):
             flow.burst = flow.window
         else:
             flow.burst = full if flow.limit >= full > 0 else math.inf
@@ -226,7 +242,10 @@ class Network:
             )
         for flow, rate in zip(moving, rates, strict=True):
             flow.rate = rate
-            self._set_alarm(flow, min(flow.left, flow.burst) / rate)
+            if rate > 0:
+                self._set_alarm(flow, min(flow.left, flow.burst) / rate)
+            else:  # a link is down: whoever brings it back shares again
+                flow.turn += 1
         for flow in flows:
             if flow.paused_until >= 0:
                 flow.rate = 0.0

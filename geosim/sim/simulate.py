@@ -48,7 +48,7 @@ def simulate(
 
 def is_random(problem: Problem) -> bool:
     """Whether runs of a problem differ by seed."""
-    return any(site.step_cv > 0 for site in problem.sites) or any(link.jitter_s > 0 for link in problem.links)
+    return any(site.step_cv > 0 for site in problem.sites) or any(link.is_random for link in problem.links)
 
 
 def run(problem: Problem, seed: int, windows: int, tracer: Tracer | None = None) -> Record:
