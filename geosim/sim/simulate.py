@@ -6,6 +6,7 @@ from geosim.policy import SyncPolicy, load_policy
 from geosim.scenario import Scenario, load_scenario
 from geosim.sim.engine import Engine
 from geosim.sim.flat import run_flat
+from geosim.sim.flat_weather import run_varying
 from geosim.sim.record import Record, Tracer
 from geosim.sim.result import Result, summarize
 
@@ -54,5 +55,7 @@ def is_random(problem: Problem) -> bool:
 def run(problem: Problem, seed: int, windows: int, tracer: Tracer | None = None) -> Record:
     """One run of a problem."""
     if problem.flat is not None:
+        if any(link.varying is not None and not link.is_steady for link in problem.links):
+            return run_varying(problem, seed, windows, tracer)
         return run_flat(problem, seed, windows, tracer)
     return Engine(problem, seed, windows, tracer).run()
