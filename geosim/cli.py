@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from geosim.commands import questions
+from geosim.commands.goodput import goodput
 from geosim.commands.shared import (
     CalibrationFile,
     Json,
@@ -223,7 +224,7 @@ def plan(
         print_screen(plans.screen(world, made))
 
 
-for question in (questions.sweep, questions.require, questions.sensitivity):
+for question in (questions.sweep, questions.require, questions.sensitivity, goodput):
     app.command()(question)
 
 

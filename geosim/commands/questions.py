@@ -83,7 +83,7 @@ def sweep(
     asked = make_sweep(world, load_policy(policy, changes), grid or (), seeds, windows, known, yes)
     if figure is not None:
         sweep_figures.check_axes(asked)
-        _check_figure(figure)
+        check_figure(figure)
     rows = _rows(asked, out, resume, jobs, backend)
     if figure is not None:
         sweep_figures.figure(asked, rows, figure)
@@ -124,7 +124,8 @@ def _told(rows: Any, done: int, total: int) -> Any:
             print(f"geosim sweep: {done:,} of {total:,} points", file=sys.stderr)
 
 
-def _check_figure(path: Path) -> None:
+def check_figure(path: Path) -> None:
+    """Refuse a figure that cannot be written before the work starts."""
     if path.suffix not in _FIGURES:
         raise UsageError(f"--figure {path}: write to a file that ends in {', '.join(_FIGURES)}")
     check_writable(path)
@@ -232,7 +233,7 @@ def sensitivity(
     world, changes = world_of(scenario, settings)
     chosen = load_policy(policy, changes)
     if figure is not None:
-        _check_figure(figure)
+        check_figure(figure)
     found = find(world, chosen, seeds, windows, calibration_of(calibration))
     if figure is not None:
         worths.figure(found, figure)

@@ -16,7 +16,7 @@ from geosim.sim.faults import Fault
 from geosim.sim.flat import WARM_STEPS
 from geosim.sim.inject import Injected, Slow, faulty_engine
 from geosim.sim.record import Tracer
-from geosim.sim.weather import Patience
+from geosim.sim.weather import FOREVER, Patience
 
 _LONG = 32  # windows from which on a straggler costs in proportion to its time
 _BEFORE, _AFTER = 2, 4  # windows around a fault
@@ -58,7 +58,7 @@ def course(
 def patience_of(faults: Faults) -> Patience:
     """How long exchanges are waited for."""
     out = faults.timeout
-    return Patience() if out is None else Patience(out.after_s, out.retries, out.backoff_s)
+    return FOREVER if out is None else Patience(out.after_s, out.retries, out.backoff_s)
 
 
 class Impacts:

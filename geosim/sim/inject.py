@@ -8,7 +8,7 @@ from geosim.cost.problem import Problem
 from geosim.sim.engine import Engine
 from geosim.sim.jitter import SiteJitter
 from geosim.sim.record import Tracer
-from geosim.sim.weather import Patience, Weather
+from geosim.sim.weather import FOREVER, Patience, Weather
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Injected:
 
     slow: tuple[tuple[int, Slow], ...] = ()
     down: tuple[tuple[int, float, float], ...] = ()
-    patience: Patience = Patience()
+    patience: Patience = FOREVER
     save_steps: int = 0
     save_s: float = 0.0
 

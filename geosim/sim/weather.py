@@ -55,6 +55,9 @@ class Patience:
         return stall_s
 
 
+FOREVER = Patience()
+
+
 def retransmits_after(outage_s: float, rtt_s: float, rto_s: float) -> float:
     """Seconds from the beginning of an outage until data flows again."""
     if outage_s < rtt_s:
@@ -98,7 +101,7 @@ class Weather:
         carrier: Carrier,
         tracer: Tracer | None = None,
     ) -> None:
-        self.patience = Patience()
+        self.patience = FOREVER
         self.failed_at_s = math.inf
         self._env, self._links, self._names = env, links, names
         self._carrier, self._tracer = carrier, tracer
