@@ -213,7 +213,7 @@ def _links(
                 jitter_s=link.jitter_s,
                 wire_per_payload=1 / payload_share(link.mtu_bytes) / (1 - link.loss),
                 trace=tuple((p.at_s, p.bandwidth_bytes_per_s * ratio) for p in link.trace),
-                number=scenario.wan.index(stated),
+                number=next(i for i, other in enumerate(scenario.wan) if other is stated),
                 varying=stated if stated.varies else None,
             )
         )

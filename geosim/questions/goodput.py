@@ -18,7 +18,7 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True)
 class Asked:
-    """A question: the scenario with its faults, how long, how many times, and how the fault-free speed is found."""
+    """A question: a scenario with faults, how long, how many runs, and how the fault-free speed is found."""
 
     scenario: Scenario
     days: float

@@ -9,15 +9,18 @@ from rich.console import Group, RenderableType
 
 from geosim.questions.goodput import Asked, Goodput
 from geosim.report import words
-from geosim.report.style import BLUE, GREY, INK, ORANGE, PURPLE, RED, drawing
+from geosim.report.style import GREY, INK, ORANGE, PURPLE, RED, drawing
 from geosim.report.tables import heading, listing, plain_table
 from geosim.scenario.faults import Faults
 from geosim.sim.goodput import PARTS
 from geosim.units import TIME, show
 
 _HEADS = {
-    "stragglers": "stragglers", "links": "link\nfaults", "restarts": "restarts", "checkpoints": "check-\npoints",
-}  # fmt: skip
+    "stragglers": "stragglers",
+    "links": "link\nfaults",
+    "restarts": "restarts",
+    "checkpoints": "check-\npoints",
+}
 _COLOURS = {"stragglers": ORANGE, "links": RED, "restarts": PURPLE, "checkpoints": GREY}
 _KINDS = {
     "straggler": "stragglers",
@@ -64,22 +67,20 @@ def _happens(asked: Asked, row: Goodput) -> str:
 
 
 def _notes(asked: Asked, faults: Faults, found: Sequence[Goodput]) -> list[str]:
-    out = [
-        "Goodput: of the policy's own throughput without faults; the columns after it are shares of the time."
-    ]
+    out = ["Goodput: of the policy's own throughput without faults; what follows are shares of the time."]
     if asked.seeds > 1 and any(row.most > row.least for row in found):
         wide = max(found, key=lambda row: row.most - row.least)
         out.append(
             f"Runs differ: {wide.policy} from {words.percent(wide.least)} to {words.percent(wide.most)}."
         )
     out.append(
-        f"Restarts: {show(faults.restart_s, TIME)} and the work since the last checkpoint, which is due every "
+        f"Restarts: {show(faults.restart_s, TIME)} and the work since the last checkpoint; one is due every "
         f"{show(faults.checkpoint.interval_s, TIME)}, at a window's end."
     )
     if faults.on_site_loss == "continue":
         out.append(
-            "on_site_loss: continue is of the simulator alone: sums over the sites present, which the runtime "
-            "does not do. Plain data parallelism always waits."
+            "on_site_loss: continue is of the simulator alone: sums over the sites present; the runtime "
+            "does not do that. Plain data parallelism always waits."
         )
     return out
 
@@ -89,17 +90,16 @@ def figure(asked: Asked, found: Sequence[Goodput], path: Path) -> None:
     with drawing(path, 1, 1, (6.6, 0.9 + 0.42 * len(found))) as (ax,):
         names = [row.policy for row in found]
         left = [0.0] * len(found)
-        for label, colour, values in [
-            ("useful", BLUE, [100 * row.goodput for row in found]),
-            *((part, _COLOURS[part], [100 * row.lost[part] for row in found]) for part in PARTS),
-        ]:
-            ax.barh(names, values, left=left, color=colour, label=label, height=0.62)
+        for part in PARTS:
+            values = [100 * row.lost[part] for row in found]
+            ax.barh(names, values, left=left, color=_COLOURS[part], label=part, height=0.62)
             left = [a + b for a, b in zip(left, values, strict=True)]
-        for i, row in enumerate(found):
-            ax.text(1, i, words.percent(row.goodput), va="center", fontsize=8, color="white")
+        most = max(left) or 1.0
+        for i, (row, end) in enumerate(zip(found, left, strict=True)):
+            ax.text(end + 0.01 * most, i, words.percent(row.goodput), va="center", fontsize=8, color=INK)
         ax.invert_yaxis()
-        ax.set_xlim(0, 100)
-        ax.set_xlabel("% of the time", color=INK)
+        ax.set_xlim(0, 1.15 * most)
+        ax.set_xlabel("lost, % of the time; beside the bar the goodput", color=INK)
         ax.set_title(f"{asked.scenario.name}: {asked.days:g} days with faults", pad=20)
-        ax.legend(fontsize=7, ncols=5, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2)
+        ax.legend(fontsize=7, ncols=4, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2)
         ax.tick_params(axis="y", length=0)

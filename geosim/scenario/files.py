@@ -1,8 +1,8 @@
-"""Tables that a scenario refers to by `file`: read and put in its place, so that a scenario is complete in itself.
+"""Tables that a scenario refers to by `file`: read and put in its place, so that it is complete in itself.
 
-A CSV file has a line of column names; times and bandwidths carry their units, in the cells (``30 ms``) or, for
-plain numbers, once in the name: ``at (s), bandwidth (Mbit/s), rtt (ms), loss``. A YAML file has the list itself
-under `points` or `samples`.
+A CSV file has a line of column names; times and bandwidths carry their units, in the cells (``30 ms``) or,
+for plain numbers, once in the name: ``at (s), bandwidth (Mbit/s), rtt (ms), loss``. A YAML file has the list
+itself under `points` or `samples`.
 """
 
 import csv

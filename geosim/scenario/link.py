@@ -32,8 +32,8 @@ class WanLink(Spec):
         queue_bytes: what the bottleneck buffers before it drops; None: the bandwidth-delay product, at least
             256 KiB.
         trace: bandwidth over time, from the first step on; its last point holds.
-        varies: what makes bandwidth, round trip and loss vary, or the link fail; several act together. A transfer
-            goes at the bandwidth of each moment; round trip and loss are those of its start.
+        varies: what makes bandwidth, round trip and loss vary, or the link fail; several act together. A
+            transfer goes at the bandwidth of each moment; round trip and loss are those of its start.
         congestion_control: of the TCP flows.
         window_bytes: the most bytes of data that one TCP flow has in flight. A socket buffer of W bytes holds
             some 0.69 W of data, as the kernel counts its own bookkeeping in it.
@@ -85,7 +85,7 @@ class WanLink(Spec):
         return next((v for v in self.varies if isinstance(v, Jitter)), None)
 
     def under(self, conditions: Iterable[Condition]) -> "WanLink":
-        """The link as it is under the conditions of its variations: bandwidth, round trip, loss and jitter."""
+        """The link under the conditions of its variations: bandwidth, round trip, loss and jitter."""
         rate, rtt, share, kept, own = self.bandwidth_bytes_per_s, self.rtt_s, 1.0, 1.0, self.loss
         for now in conditions:
             share, kept = share * now.share, kept * (1 - now.loss)

@@ -44,7 +44,11 @@ class Wan:
                 self.later[need].append(k)
         self.delays = [
             LinkJitter(
-                seed, i, link.path.rtt_s / 2, link.jitter_s, link.varying and link.varying.fitted_jitter
+                seed,
+                i,
+                link.path.rtt_s / 2,
+                link.jitter_s,
+                None if link.varying is None else link.varying.fitted_jitter,
             )
             for i, link in enumerate(links)
         ]

@@ -62,7 +62,7 @@ def draw_faults(scenario: Scenario, horizon_s: float, seed: int) -> list[Fault]:
 def _process(
     kind: Kind, where: int, rate: float, lasts_s: float, horizon_s: float, seed: int
 ) -> Iterator[Fault]:
-    """The faults of one thing: bands of the plane, each twice as high as the one below, each with its draws."""
+    """The faults of one thing: bands of the plane, each twice as high as the one below, with own draws."""
     low, high, band = 0.0, _LEAST_RATE, 0
     while low < rate:
         random = np.random.default_rng([seed, _STREAM, KINDS.index(kind), where, band])

@@ -1,4 +1,4 @@
-"""Plain data parallelism while links vary and things fail: the recurrence of `flat`, bucket by bucket in time.
+"""Plain data parallelism while links vary and things fail: the recurrence of `flat`, bucket by bucket.
 
 A bucket's all-reduce gets on at the pace that the links allow at each moment: what takes d seconds under the
 links of now is done by dt / d in dt. A link that is down stops the ring.

@@ -1,9 +1,9 @@
 """What faults leave of a policy's throughput over days: a walk from fault to fault.
 
-Between faults a policy goes at its own speed without faults. Each straggler and outage slows it for a time, by
-what the engine says that it costs (`impact`); of several at once the worst counts. A loss takes the run back to
-its last checkpoint and stops it; a loss while it is stopped starts the restart again. Checkpoints lie at fixed
-steps. So more faults are never better.
+Between faults a policy goes at its own speed without faults. Each straggler and outage slows it for a time,
+by what the engine says that it costs (`impact`); of several at once the worst counts. A loss takes the run
+back to its last checkpoint and stops it; a loss while it is stopped starts the restart again. Checkpoints lie
+at fixed steps. So more faults are never better.
 """
 
 import math

@@ -1,6 +1,7 @@
 """What one fault costs a policy: two runs of the engine with the same draws, one of them with the fault.
 
-A fault that lasts many windows costs in proportion from some length on; that slope is found once for each site.
+A straggler that lasts many windows costs in proportion from some length on; the slope is found once for each
+site.
 """
 
 import math
@@ -24,7 +25,7 @@ _BEFORE, _AFTER = 2, 4  # windows around a fault
 
 @dataclass(frozen=True)
 class Course:
-    """A run by its windows: seconds at which the last site ends each, steps done, when an exchange gave up."""
+    """A run by its windows: when the last site ends each, steps done by then, when an exchange gave up."""
 
     ends_s: np.ndarray
     steps: np.ndarray

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import simpy
 
-from geosim.cost.problem import Problem
+from geosim.cost.problem import Problem, SitePlan
 from geosim.sim.engine import Engine
 from geosim.sim.jitter import SiteJitter
 from geosim.sim.record import Tracer
@@ -61,19 +61,16 @@ def stretched(work_s: float, start_s: float, slow: tuple[Slow, ...]) -> float:
     return now + left - start_s
 
 
-class FaultySite:
-    """A site's compute times under faults, in the place of its jitter."""
+class FaultySite(SiteJitter):
+    """A site's compute times under faults: its own draws, stretched."""
 
     def __init__(
-        self, env: simpy.Environment, jitter: SiteJitter, injected: Injected, site: int, row: str,
-        tracer: Tracer | None,
-    ) -> None:  # fmt: skip
-        self._env, self._jitter, self._injected = env, jitter, injected
-        self._slow = injected.site(site)
+        self, env: simpy.Environment, seed: int, number: int, site: SitePlan, injected: Injected
+    ) -> None:
+        super().__init__(seed, number, site.step_s, site.step_cv)
+        self._env, self._injected = env, injected
+        self._slow = injected.site(number)
         self._steps = 0
-        for slow in self._slow if tracer is not None else ():
-            assert tracer is not None
-            tracer.span(row, "faults", f"straggler x{slow.factor:g}", slow.start_s, slow.end_s)
 
     def draw(self, steps: int) -> float:
         """Seconds that the next `steps` steps take together from now on."""
@@ -81,7 +78,7 @@ class FaultySite:
         if made.save_steps and self._steps and self._steps % made.save_steps == 0:
             pause = made.save_s
         self._steps += steps
-        work = self._jitter.draw(steps)
+        work = super().draw(steps)
         if not self._slow:
             return pause + work
         return pause + stretched(work, self._env.now + pause, self._slow)
@@ -93,6 +90,9 @@ def faulty_engine(
     """An engine, not yet run, in which faults happen."""
     engine = Engine(problem, seed, windows, tracer)
     for m, site in enumerate(problem.sites):
-        engine.jitter[m] = FaultySite(engine.env, engine.jitter[m], injected, m, site.name, tracer)
+        engine.jitter[m] = FaultySite(engine.env, seed, m, site, injected)
+        for slow in injected.site(m) if tracer is not None else ():
+            assert tracer is not None
+            tracer.span(site.name, "faults", f"straggler x{slow.factor:g}", slow.start_s, slow.end_s)
     injected.into(engine.wan.weather, 1 + max((link.number for link in problem.links), default=-1))
     return engine

@@ -1,7 +1,8 @@
 """How links change in a run: what varies as the scenario says, and outages that faults add.
 
-Bandwidth changes at once for all that is on the way. Round trip and loss (and what follows from them: windows,
-bytes that go twice) are those of the moment at which a transfer starts. A link that is down carries nothing.
+Bandwidth changes at once for all that is on the way. Round trip and loss (and what follows from them:
+windows, bytes that go twice) are those of the moment at which a transfer starts. A link that is down carries
+nothing.
 What was on it goes on at TCP's first retransmission after its return: these come one timeout after the stall
 and then after twice the last wait, at most 120 s (RFC 6298, 5.5; Linux TCP_RTO_MAX). An outage below a round
 trip costs its own length. Both directions of a link share their draws.

@@ -1,8 +1,8 @@
 """What makes a WAN link vary: a family of specs, each a random or scheduled process of a link's condition.
 
-A process is a sequence of changes (from second, condition) that begins at 0 s and never ends. Both directions of
-a link follow the same draws. Several compose: shares of the bandwidth multiply, losses add up as independent
-ones do, and a link is up while all of them say so.
+A process is a sequence of changes (from second, condition), from 0 s on. Both directions of a link follow
+the same draws. Several compose: shares of the bandwidth multiply, losses add up as independent ones do, and a
+link is up while all of them say so.
 """
 
 from abc import abstractmethod

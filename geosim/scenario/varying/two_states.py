@@ -47,7 +47,7 @@ class CrossTraffic(Variation):
 
     Attributes:
         share: that they use.
-        mean_on_s, mean_off_s: how long they come and stay away on average (exponential); neither: always there.
+        mean_on_s, mean_off_s: how long they come and stay away (exponential means); neither: always.
     """
 
     kind: Literal["cross-traffic"] = "cross-traffic"
