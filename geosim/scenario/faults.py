@@ -72,7 +72,8 @@ class Faults(Spec):
         timeout: of exchanges; None: they wait as long as it takes.
         on_site_loss: `wait` stops all sites until all are back, as the runtime does. `continue` is of the
             simulator alone: the sites that are left go on with sums over those present, and a lost site comes
-            back at a window's start with their parameters.
+            back at a window's start with their parameters. A lost accelerator then takes its site away until
+            it has restarted.
     """
 
     accelerator: AcceleratorLoss | None = None
