@@ -6,7 +6,6 @@ from geosim.policy import SyncPolicy, load_policy
 from geosim.scenario import Scenario, load_scenario
 from geosim.sim.engine import Engine
 from geosim.sim.flat import run_flat
-from geosim.sim.flat_weather import run_varying
 from geosim.sim.record import Record, Tracer
 from geosim.sim.result import Result, summarize
 
@@ -56,6 +55,8 @@ def run(problem: Problem, seed: int, windows: int, tracer: Tracer | None = None)
     """One run of a problem."""
     if problem.flat is not None:
         if any(link.varying is not None and not link.is_steady for link in problem.links):
+            from geosim.sim.flat_weather import run_varying
+
             return run_varying(problem, seed, windows, tracer)
         return run_flat(problem, seed, windows, tracer)
     return Engine(problem, seed, windows, tracer).run()

@@ -7,10 +7,12 @@ import pytest
 import yaml
 
 from geosim.errors import UsageError
+from geosim.questions.knobs import Knob
 from geosim.scenario import WanLink, load_scenario
-from geosim.scenario.link import WanLink as Link
 from geosim.scenario.loader import change_scenario
 from geosim.spec import from_dict
+from geosim.tune.sensitivity import with_bandwidth
+from runtime.wan import emulated_wan
 
 BASE = {"between": ["a", "b"], "bandwidth": "1 Gbit/s", "rtt": "20 ms"}
 KINDS = [
@@ -33,7 +35,7 @@ KINDS = [
 
 
 def link(*varies, **fields) -> WanLink:
-    return from_dict(Link, {**BASE, "varies": list(varies), **fields}, "link")
+    return from_dict(WanLink, {**BASE, "varies": list(varies), **fields}, "link")
 
 
 def walk(variation, seed=0, until=2e6):
@@ -75,7 +77,7 @@ def test_a_process_averages_to_its_mean_and_is_the_same_for_a_seed(kind):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k["kind"])
 def test_yaml_goes_in_and_out_without_loss(kind):
     made = link(kind)
-    assert from_dict(Link, yaml.safe_load(made.to_yaml()), "link") == made
+    assert from_dict(WanLink, yaml.safe_load(made.to_yaml()), "link") == made
 
 
 def test_the_sinusoid_is_lowest_at_the_busiest_time_and_whole_half_a_day_later():
@@ -195,3 +197,18 @@ def test_what_makes_no_sense_is_refused_in_one_line(varies, says):
     with pytest.raises(UsageError, match=says) as error:
         load_scenario("laptop", {"wan.0.varies": varies})
     assert "\n" not in str(error.value)
+
+
+def test_a_trace_scales_with_the_link_and_shares_stay():
+    trace = {"kind": "trace", "points": [{"at": "0 s", "bandwidth": "1 Gbit/s"}]}
+    made = load_scenario("laptop", {"wan.0.varies": [trace, {"kind": "cross-traffic", "share": 0.5}]})
+    for wider in (Knob("bandwidth").turned(made, 2 * 12.5e6), with_bandwidth(made, 2.0)):
+        point, share = wider.wan[0].varies
+        assert point.points[0].bandwidth_bytes_per_s == 2 * 125e6
+        assert share == made.wan[0].varies[1]
+
+
+def test_the_emulator_refuses_what_it_cannot_follow():
+    made = load_scenario("laptop", {"wan.0.varies": [{"kind": "range", "low": 0.5, "holds": "1 s"}]})
+    with pytest.raises(UsageError, match=r"wan.0.varies: the emulator follows 'trace' alone"):
+        emulated_wan(made, 0)
