@@ -1,5 +1,6 @@
 """`geosim goodput`: what policies lose to faults."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from geosim.commands.shared import (
     Settings,
     Windows,
     calibration_of,
+    check_writable,
     print_json,
     print_screen,
     world_of,
@@ -33,6 +35,12 @@ def goodput(
     calibration: CalibrationFile = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=1024, help="Processes at once.")] = 1,
     figure: Figure = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace", metavar="FILE", help="Write the first policy's first run, every second, for Perfetto."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say what each policy loses to stragglers, link faults and restarts over days.
@@ -41,7 +49,7 @@ def goodput(
     --set "faults.link.mtbf=100 h". All policies meet the same faults.
     """
     from geosim.policy import load_policy, preset_names
-    from geosim.questions.goodput import Asked
+    from geosim.questions.goodput import Asked, traced
     from geosim.questions.goodput import goodput as find
     from geosim.report import goodput as report
 
@@ -50,6 +58,13 @@ def goodput(
     if figure is not None:
         check_figure(figure)
     asked = Asked(world, days, seeds, windows, calibration_of(calibration))
+    if trace is not None:
+        from geosim.report.trace import write_trace
+        from geosim.sim import Tracer
+
+        check_writable(trace)
+        tracer = Tracer()
+        write_trace(trace, traced(asked, chosen[0], tracer), tracer)
     found = find(asked, chosen, jobs)
     if figure is not None:
         report.figure(asked, found, figure)

@@ -10,10 +10,12 @@ from geosim.cost import Calibration, build
 from geosim.errors import UsageError
 from geosim.policy import SyncPolicy
 from geosim.scenario import Scenario
-from geosim.sim import simulate
+from geosim.sim import Result, Tracer, simulate
+from geosim.sim.exact import useful_windows
 from geosim.sim.goodput import PARTS, Spent, spend
 
 DAY_S = 86400.0
+_MOST_TRACED = 10_000  # windows
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,28 @@ def one(asked: Asked, policy: SyncPolicy) -> Goodput:
         relative_to_colocated=kept * base.relative_to_colocated,
         faults=_counts(runs),
     )
+
+
+def traced(asked: Asked, policy: SyncPolicy, tracer: Tracer) -> Result:
+    """Take down every second of a policy's first run; what it is without faults.
+
+    Raises:
+        UsageError: a run that is too long for that, or one that goes on without a lost site.
+    """
+    faults = asked.scenario.faults
+    if faults is not None and faults.on_site_loss == "continue":
+        raise UsageError("--trace: shows runs that wait for a lost site: set faults.on_site_loss=wait")
+    base = simulate(asked.scenario, policy, windows=asked.windows, calibration=asked.calibration)
+    window, horizon = base.step_time_s.mean * policy.interval, asked.days * DAY_S
+    if horizon > _MOST_TRACED * window:
+        most = _MOST_TRACED * window / DAY_S
+        raise UsageError(
+            f"--trace: {horizon / window:,.0f} windows of {policy.name} are too many: use --days {most:.2g}"
+        )
+    useful_windows(
+        asked.scenario, build(asked.scenario, policy, asked.calibration), window, horizon, 0, tracer
+    )
+    return base
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -54,6 +54,17 @@ def test_the_screen_and_the_figure_and_the_json_say_the_same(tmp_path):
     assert "1 days, mean of 2 runs" in screen
 
 
+def test_a_trace_shows_faults_beside_what_sites_and_links_do(tmp_path):
+    path = tmp_path / "trace.json"
+    args = ["--policy", "local-sgd", "--days", "0.02", "--windows", "10", "--seeds", "1"]
+    often = ["--set", "faults.accelerator.mtbf=1 h", "--set", "faults.link.mtbf=2 min"]
+    geosim("goodput", "laptop", *often, *args, "--trace", str(path))
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {event["name"] for event in events if event["ph"] == "X" and event["cat"] == "faults"}
+    assert names == {"outage", "restart"}
+    assert max(e["ts"] + e["dur"] for e in events if e["ph"] == "X") <= 0.02 * 86400e6 + 1
+
+
 def test_any_number_of_jobs_gives_the_same_bit_for_bit():
     pytest.importorskip("joblib")
     asked = Asked(load_scenario("laptop", FAULTS), 0.5, 1, 10, None)
@@ -79,6 +90,11 @@ def test_zero_rates_are_the_fault_free_result_exactly():
         (["goodput", "laptop", "--set", "faults.links.mtbf=5 h"], "did you mean 'link'"),
         (["goodput", "laptop", *SET, "--policy", "nothing"], "neither built in nor a file"),
         (["goodput", "laptop", *SET, "--figure", "x.txt"], "write to a file that ends in"),
+        (["goodput", "laptop", *SET, "--policy", "ddp", "--trace", "x.json"], "are too many: use --days"),
+        (
+            ["goodput", "laptop", *SET, "--set", "faults.on_site_loss=continue", "--trace", "x.json"],
+            "--trace: shows runs that wait for a lost site",
+        ),
         (
             ["goodput", "laptop", *SET, "--policy", "local-sgd", "--set", "policy.shards=64"],
             "policy local-sgd: shards",
