@@ -8,6 +8,7 @@ import yaml
 
 from geosim.errors import UsageError
 from geosim.questions.knobs import Knob
+from geosim.report import words
 from geosim.scenario import WanLink, load_scenario
 from geosim.scenario.loader import change_scenario
 from geosim.spec import from_dict
@@ -212,3 +213,9 @@ def test_the_emulator_refuses_what_it_cannot_follow():
     made = load_scenario("laptop", {"wan.0.varies": [{"kind": "range", "low": 0.5, "holds": "1 s"}]})
     with pytest.raises(UsageError, match=r"wan.0.varies: the emulator follows 'trace' alone"):
         emulated_wan(made, 0)
+
+
+def test_screens_show_averages_of_links_that_vary():
+    made = load_scenario("laptop", {"wan.0.varies": [{"kind": "range", "low": 0.5, "holds": "1 s"}]})
+    assert words.links(made) == "75 Mbit/s, 40 ms on average"
+    assert words.links(load_scenario("laptop")) == "100 Mbit/s, 40 ms"
