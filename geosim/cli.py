@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from geosim.commands import questions, traces
+from geosim.commands.goodput import goodput
 from geosim.commands.shared import (
     CalibrationFile,
     Figure,
@@ -109,9 +110,9 @@ def simulate(
         if trace is not None or figure is not None:
             print_screen("")
         if trace is not None:
-            print_screen(f"trace: {trace} (open it at ui.perfetto.dev)")
+            typer.echo(f"trace: {trace} (open it at ui.perfetto.dev)")
         if figure is not None:
-            print_screen(f"figure: {figure}")
+            typer.echo(f"figure: {figure}")
 
 
 @app.command()
@@ -207,7 +208,7 @@ def tune(
     else:
         print_screen(tuning.screen(world, tuned, reasons))
         if out is not None:
-            print_screen(f"\npolicy: {out}")
+            typer.echo(f"\npolicy: {out}")
 
 
 @app.command()
@@ -237,7 +238,7 @@ def plan(
         print_screen(plans.screen(world, made))
 
 
-for question in (questions.sweep, questions.require, questions.sensitivity):
+for question in (questions.sweep, questions.require, questions.sensitivity, goodput):
     app.command()(question)
 app.command()(traces.trace)
 

@@ -26,7 +26,11 @@ def emulated_wan(scenario: Scenario, seed: int) -> EmulatedWan:
         RunError: where the machine cannot emulate; the line says what is missing.
     """
     links: dict[tuple[str, str], LinkSpec] = {}
-    for link in scenario.wan:
+    for i, link in enumerate(scenario.wan):
+        if link.varies:
+            raise UsageError(
+                f"wan.{i}.varies: the emulator follows 'trace' alone: leave it out, or use --wan none"
+            )
         a, b = link.between
         links[a, b] = _spec(link, a)
         links[b, a] = _spec(link, b)

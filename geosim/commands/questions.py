@@ -88,7 +88,7 @@ def sweep(
     else:
         print_screen(sweeps.screen(asked, rows, None if out is None else str(out)))
         if figure is not None:
-            print_screen(f"figure: {figure}")
+            typer.echo(f"figure: {figure}")
 
 
 def _rows(sweep: "Sweep", out: Path | None, resume: bool, jobs: int, backend: str) -> "list[Row]":

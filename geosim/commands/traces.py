@@ -37,4 +37,4 @@ def trace(
         return
     print_screen(trace_tables.screen(loaded, named))
     if out is not None:
-        print_screen(f"\ntraces: {out} (open it at ui.perfetto.dev)")
+        typer.echo(f"\ntraces: {out} (open it at ui.perfetto.dev)")

@@ -194,12 +194,13 @@ def _links(
         ways = tuple((b, a) for a, b in ways)
     at_once = not isinstance(policy.topology, Hub | Tree)
     for a, b in ways:
-        link = scenario.link(names[a], names[b])
-        if link is None:
+        stated = scenario.link(names[a], names[b])
+        if stated is None:
             raise UsageError(
                 f"wan: no link joins {names[a]} and {names[b]}: topology '{policy.topology.kind}' needs one;"
                 " add it or choose another topology"
             )
+        link = stated.average()
         ratio = link.bandwidth(names[a]) / link.bandwidth_bytes_per_s
         two_way = at_once and (b, a) in ways
         out.append(
@@ -212,6 +213,8 @@ def _links(
                 jitter_s=link.jitter_s,
                 wire_per_payload=1 / payload_share(link.mtu_bytes) / (1 - link.loss),
                 trace=tuple((p.at_s, p.bandwidth_bytes_per_s * ratio) for p in link.trace),
+                number=next(i for i, other in enumerate(scenario.wan) if other is stated),
+                varying=stated if stated.varies else None,
             )
         )
     return tuple(out)
@@ -273,13 +276,10 @@ def _flat(
         inside = collective.site_all_reduce(buckets.sizes, scenario.sites[0])
         return FlatPlan(calibration.backward_share, buckets.ready, ((0.0, inside),), 0.0)
     gloo = _flat_backend(scenario, calibration) == "gloo"
-    flows, times = (1, ring.gloo_times) if gloo else (ring.NCCL_CHANNELS, ring.nccl_times)
     silence = max(site.step_s for site in sites) * (1 - calibration.backward_share)
+    made = ring.Ring(buckets.sizes, scenario.ranks, gloo, silence)
     changes = sorted({0.0} | {at for link in links for at, _ in link.trace})
-    durations = []
-    for at in changes:
-        edges = tuple(ring.Edge(link.path_at(at), link.wire_per_payload, flows) for link in links)
-        each = times(buckets.sizes, scenario.ranks, edges)
-        each[0] += ring.ramp_time(payload, edges, silence)
-        durations.append((at, each))
-    return FlatPlan(calibration.backward_share, buckets.ready, tuple(durations), payload)
+    durations = tuple(
+        (at, made.times((link.path_at(at), link.wire_per_payload) for link in links)) for at in changes
+    )
+    return FlatPlan(calibration.backward_share, buckets.ready, durations, payload, made)

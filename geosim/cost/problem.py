@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from geosim.cost.ring import Ring
 from geosim.cost.routes import Transfer
 from geosim.cost.transport import Path
 from geosim.policy import SyncPolicy
 from geosim.policy.schedule import Plan
+from geosim.scenario import WanLink
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class LinkPlan:
         name: "from->to"; source, target: numbers of the sites.
         two_way: whether as much goes the other way at the same time.
         trace: (from second, bytes per second) of this direction.
+        number: in the scenario. varying: the link there if it varies; `path` is then that of its averages.
     """
 
     name: str
@@ -50,6 +53,20 @@ class LinkPlan:
     jitter_s: float
     wire_per_payload: float
     trace: tuple[tuple[float, float], ...]
+    number: int = 0
+    varying: WanLink | None = None
+
+    @property
+    def is_random(self) -> bool:
+        """Whether runs differ by seed."""
+        varies = self.varying.varies if self.varying is not None else ()
+        return self.jitter_s > 0 or any(v.is_random for v in varies)
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether bandwidth, round trip and loss stay as they are in `path`."""
+        varies = self.varying.varies if self.varying is not None else ()
+        return not self.trace and all(v.is_constant for v in varies)
 
     def path_at(self, at_s: float) -> Path:
         """The path with the bandwidth that the trace gives at a time."""
@@ -77,13 +94,14 @@ class FlatPlan:
         backward_share: of a step's compute.
         ready: share of the backward pass done when each bucket leaves.
         durations: (from second, each bucket's all-reduce in seconds), one entry for each change of a link's
-        trace. payload_bytes: over each edge of the ring, a step.
+        trace. payload_bytes: over each edge of the ring, a step. ring: what makes durations of links.
     """
 
     backward_share: float
     ready: np.ndarray
     durations: tuple[tuple[float, np.ndarray], ...]
     payload_bytes: float
+    ring: Ring | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ A ring of R ranks laid out site by site crosses from each site to the next once.
 of a bucket, pass over each of these edges.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,25 @@ class Edge:
     path: Path
     wire_per_payload: float
     flows: int = 1
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The all-reduce of a step: bytes of its buckets, ranks, who carries it, and the silence before it."""
+
+    buckets: np.ndarray
+    ranks: int
+    gloo: bool
+    silence_s: float
+
+    def times(self, crossings: Iterable[tuple[Path, float]]) -> np.ndarray:
+        """Seconds of each bucket, over paths and what a byte of payload takes on each of them."""
+        flows, law = (1, gloo_times) if self.gloo else (NCCL_CHANNELS, nccl_times)
+        edges = tuple(Edge(path, wire, flows) for path, wire in crossings)
+        each = law(self.buckets, self.ranks, edges)
+        payload = crossing_bytes(float(self.buckets.sum()), self.ranks)
+        each[0] += ramp_time(payload, edges, self.silence_s)
+        return each
 
 
 def crossing_bytes(bucket_bytes: float, ranks: int) -> float:

@@ -50,6 +50,7 @@ def step_gradient(scenario: Scenario, problem: Problem, batch: Batch, knob: Knob
     def step(value: float) -> jax.Array:
         link = knob.turned(scenario, value).link(source, target)
         assert link is not None
+        link = link.average()
         moved = replace(
             standing,
             path=make_path(link, source, standing.two_way),

@@ -84,6 +84,7 @@ class Knob:
                 p.model_copy(update={"bandwidth_bytes_per_s": p.bandwidth_bytes_per_s * factor})
                 for p in link.trace
             )
+            update["varies"] = tuple(v.scaled(factor) for v in link.varies)
         return link.model_copy(update=update)
 
 

@@ -154,10 +154,11 @@ def links_table(scenario: Scenario, result: ResultDict) -> RenderableType:
         source, target = name.split("->")
         link = scenario.link(source, target)
         if link is not None:
+            mean = link.average()
             table.add_row(
                 name,
-                show(link.bandwidth(source), BANDWIDTH),
-                show(link.rtt_s, TIME),
+                show(mean.bandwidth(source), BANDWIDTH),
+                show(mean.rtt_s, TIME),
                 show(used["bytes_per_step"], SIZE),
                 words.percent(used["utilization"]),
                 Text(bar(used["utilization"], BAR // 2), style="cyan"),

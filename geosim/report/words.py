@@ -85,17 +85,19 @@ def sites(scenario: Scenario) -> str:
 
 
 def links(scenario: Scenario) -> str:
-    """WAN links by bandwidth and RTT; more than two as their ranges."""
+    """WAN links by bandwidth and RTT, averages where they vary; more than two as their ranges."""
     if not scenario.wan:
         return "no WAN"
-    if len(scenario.wan) <= 2:
-        rates = (f"{show(w.bandwidth_bytes_per_s, BANDWIDTH)}, {show(w.rtt_s, TIME)}" for w in scenario.wan)
-        return "; ".join(rates)
-    rate = [w.bandwidth_bytes_per_s for w in scenario.wan]
-    rtt = [w.rtt_s for w in scenario.wan]
+    wan = [w.average() for w in scenario.wan]
+    mean = " on average" if any(w.varies for w in wan) else ""
+    if len(wan) <= 2:
+        rates = (f"{show(w.bandwidth_bytes_per_s, BANDWIDTH)}, {show(w.rtt_s, TIME)}" for w in wan)
+        return "; ".join(rates) + mean
+    rate = [w.bandwidth_bytes_per_s for w in wan]
+    rtt = [w.rtt_s for w in wan]
     return (
         f"{len(rate)} links, {show(min(rate), BANDWIDTH)} to {show(max(rate), BANDWIDTH)}, "
-        f"{show(min(rtt), TIME)} to {show(max(rtt), TIME)}"
+        f"{show(min(rtt), TIME)} to {show(max(rtt), TIME)}{mean}"
     )
 
 

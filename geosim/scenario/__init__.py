@@ -2,6 +2,7 @@
 
 from geosim.scenario.accelerator import Accelerator, accelerators
 from geosim.scenario.fabric import Fabric, Hop
+from geosim.scenario.faults import Faults
 from geosim.scenario.link import TracePoint, WanLink
 from geosim.scenario.loader import change_scenario, load_scenario, scenario_names
 from geosim.scenario.parallel import Parallel
@@ -13,6 +14,7 @@ from geosim.scenario.workload import Model, Workload, models
 __all__ = [
     "Accelerator",
     "Fabric",
+    "Faults",
     "Hop",
     "Model",
     "Parallel",

@@ -1,5 +1,6 @@
 """What joins two sites."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -7,6 +8,7 @@ from pydantic import Field, model_validator
 
 from geosim.errors import UsageError
 from geosim.scenario.ranges import Delay, Rate, RunTime, Storage
+from geosim.scenario.varying import AnyVariation, Condition, Jitter, Trace
 from geosim.spec import Bytes, Spec
 
 
@@ -30,6 +32,8 @@ class WanLink(Spec):
         queue_bytes: what the bottleneck buffers before it drops; None: the bandwidth-delay product, at least
             256 KiB.
         trace: bandwidth over time, from the first step on; its last point holds.
+        varies: what makes bandwidth, round trip and loss vary, or the link fail; several act together. A
+            transfer goes at the bandwidth of each moment; round trip and loss are those of its start.
         congestion_control: of the TCP flows.
         window_bytes: the most bytes of data that one TCP flow has in flight. A socket buffer of W bytes holds
             some 0.69 W of data, as the kernel counts its own bookkeeping in it.
@@ -45,6 +49,7 @@ class WanLink(Spec):
     loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
     queue_bytes: Storage | None = None
     trace: tuple[TracePoint, ...] = ()
+    varies: tuple[AnyVariation, ...] = ()
     congestion_control: Literal["cubic", "reno", "bbr"] = "cubic"
     window_bytes: Storage = 4.0 * 1024 * 1024
     initial_window_bytes: Storage = 14480.0
@@ -57,6 +62,10 @@ class WanLink(Spec):
         times = [point.at_s for point in self.trace]
         if times and (times[0] != 0 or any(b <= a for a, b in pairwise(times))):
             raise UsageError("trace: times must start at '0 s' and rise")
+        if sum(isinstance(v, Trace) for v in self.varies) + bool(times) > 1:
+            raise UsageError("varies: a link follows one trace: leave the others out")
+        if sum(isinstance(v, Jitter) for v in self.varies) + (self.jitter_s > 0) > 1:
+            raise UsageError("varies: a link has one jitter: leave the others out")
         return self
 
     @property
@@ -69,3 +78,33 @@ class WanLink(Spec):
         if source == self.between[1] and self.back_bandwidth_bytes_per_s is not None:
             return self.back_bandwidth_bytes_per_s
         return self.bandwidth_bytes_per_s
+
+    @property
+    def fitted_jitter(self) -> Jitter | None:
+        """What its round trips are drawn from, if from samples."""
+        return next((v for v in self.varies if isinstance(v, Jitter)), None)
+
+    def under(self, conditions: Iterable[Condition]) -> "WanLink":
+        """The link under the conditions of its variations: bandwidth, round trip, loss and jitter."""
+        rate, rtt, share, kept, own = self.bandwidth_bytes_per_s, self.rtt_s, 1.0, 1.0, self.loss
+        for now in conditions:
+            share, kept = share * now.share, kept * (1 - now.loss)
+            rate = rate if now.bandwidth_bytes_per_s is None else now.bandwidth_bytes_per_s
+            rtt = rtt if now.rtt_s is None else now.rtt_s
+            own = own if now.own_loss is None else now.own_loss
+        factor = rate * share / self.bandwidth_bytes_per_s
+        back = self.back_bandwidth_bytes_per_s
+        jitter = self.fitted_jitter
+        return self.model_copy(
+            update={
+                "bandwidth_bytes_per_s": rate * share,
+                "back_bandwidth_bytes_per_s": None if back is None else back * factor,
+                "rtt_s": rtt,
+                "loss": 1 - (1 - own) * kept,
+                "jitter_s": self.jitter_s if jitter is None else jitter.deviation_s,
+            }
+        )
+
+    def average(self) -> "WanLink":
+        """The link as it is on average over a long time; itself if nothing varies."""
+        return self.under([v.mean() for v in self.varies]) if self.varies else self

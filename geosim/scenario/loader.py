@@ -6,6 +6,7 @@ from typing import Any
 
 from geosim.documents import find_document
 from geosim.scenario.accelerator import resolve_accelerator
+from geosim.scenario.files import read_files
 from geosim.scenario.scenario import Scenario
 from geosim.scenario.workload import resolve_model
 from geosim.settings import apply_settings
@@ -28,7 +29,8 @@ def load_scenario(name_or_file: str, changes: Mapping[str, Any] | None = None) -
     """
     data = find_document("scenario", name_or_file, _CATALOG, scenario_names())
     data = apply_settings(Scenario, data, changes or {}, _written_out)
-    return from_dict(Scenario, data, f"scenario {name_or_file}")
+    folder = Path() if name_or_file in scenario_names() else Path(name_or_file).parent
+    return from_dict(Scenario, read_files(data, folder), f"scenario {name_or_file}")
 
 
 def change_scenario(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:

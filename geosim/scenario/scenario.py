@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from geosim.errors import UsageError
+from geosim.scenario.faults import Faults
 from geosim.scenario.link import WanLink
 from geosim.scenario.prices import Prices
 from geosim.scenario.site import Site
@@ -21,6 +22,7 @@ class Scenario(Spec):
     wan: tuple[WanLink, ...] = ()
     workload: Workload
     prices: Prices | None = None
+    faults: Faults | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> "Scenario":

@@ -36,7 +36,7 @@ class Reason(IntEnum):
 TEXT = {
     Reason.APPLIES: "holds",
     Reason.RANDOM: "compute or delay is random",
-    Reason.TRACE: "a link's bandwidth varies",
+    Reason.TRACE: "a link varies in time",
     Reason.UNEQUAL: "sites or links differ",
     Reason.TOPOLOGY: "the topology has hops that wait for each other",
     Reason.GROUPS: "several fragments leave at the same step",
@@ -277,9 +277,9 @@ def _fill_flat(row: _Row, problem: Problem) -> None:
 def _structural(problem: Problem) -> Reason:
     """Reasons that follow from scenario and policy alone."""
     first = problem.sites[0]
-    if any(site.step_cv > 0 for site in problem.sites) or any(link.jitter_s > 0 for link in problem.links):
+    if any(site.step_cv > 0 for site in problem.sites) or any(link.is_random for link in problem.links):
         return Reason.RANDOM
-    if any(link.trace for link in problem.links):
+    if not all(link.is_steady for link in problem.links):
         return Reason.TRACE
     if problem.flat is not None:
         return Reason.APPLIES

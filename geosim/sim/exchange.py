@@ -17,6 +17,7 @@ from geosim.cost.transport import window_after, window_restart
 from geosim.sim.jitter import LinkJitter
 from geosim.sim.network import Network, Ramp
 from geosim.sim.record import Tracer
+from geosim.sim.weather import WanCarrier, Weather
 
 
 class Wan:
@@ -43,7 +44,14 @@ class Wan:
             for need in t.needs:
                 self.later[need].append(k)
         self.delays = [
-            LinkJitter(seed, i, link.path.rtt_s / 2, link.jitter_s) for i, link in enumerate(links)
+            LinkJitter(
+                seed,
+                i,
+                link.path.rtt_s / 2,
+                link.jitter_s,
+                None if link.varying is None else link.varying.fitted_jitter,
+            )
+            for i, link in enumerate(links)
         ]
         self._routes = []
         for i, link in enumerate(links):
@@ -55,16 +63,11 @@ class Wan:
             self._routes.append((i, *shared))
         self._window: list[float | None] = [None] * len(links)
         self._silent_since = [0.0] * len(links)
-        for i, link in enumerate(links):
-            if link.trace:
-                env.process(self._follow(i, link.trace))
+        self.links = list(links)
+        names = tuple(site.name for site in sites)
+        self.weather = Weather(env, links, names, seed, WanCarrier(self), tracer)
         if tracer is not None:
             self.network.observe = self._observe
-
-    def _follow(self, link: int, trace: tuple[tuple[float, float], ...]) -> Generator[simpy.Event, Any, None]:
-        for at, rate in trace:
-            yield self.env.timeout(at - self.env.now)
-            self.network.set_capacity(link, rate)
 
     def _observe(self, now: float, use: list[float]) -> None:
         assert self.tracer is not None
@@ -73,8 +76,9 @@ class Wan:
 
     def send(self, link: int, payload_bytes: float, flows: int, entered_s: float) -> simpy.Event:
         """Start a transfer now; the source has been silent on this link until `entered_s` at the latest."""
-        plan = self.problem.links[link]
+        plan = self.links[link]
         path = plan.path
+        self.weather.sent(link)
         limit, first = path.window_limit(flows), path.initial_window(flows)
         window = self._window[link]
         if window is None:

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from geosim.scenario.varying import Jitter
+
 
 class SiteJitter:
     """Compute times of a site: lognormal, with the mean and variance of a sum of independent steps."""
@@ -30,15 +32,24 @@ class SiteJitter:
 
 
 class LinkJitter:
-    """One-way delays of a link: normal around the mean, never below zero."""
+    """One-way delays of a link: normal around the mean or fitted to samples, never below zero.
 
-    def __init__(self, seed: int, link: int, delay_s: float, jitter_s: float) -> None:
-        self._delay_s = delay_s
+    Attributes:
+        delay_s: the mean, which may change in a run.
+    """
+
+    def __init__(
+        self, seed: int, link: int, delay_s: float, jitter_s: float, fitted: Jitter | None = None
+    ) -> None:
+        self.delay_s = delay_s
+        self._fitted = fitted
         self._jitter_s = jitter_s
         self._random = np.random.default_rng([seed, 1, link])
 
     def draw(self) -> float:
         """Seconds from one end to the other."""
+        if self._fitted is not None:
+            return max(0.0, self.delay_s + self._fitted.draw(self._random) / 2)
         if self._jitter_s == 0:
-            return self._delay_s
-        return max(0.0, self._delay_s + self._jitter_s * self._random.standard_normal())
+            return self.delay_s
+        return max(0.0, self.delay_s + self._jitter_s * self._random.standard_normal())

@@ -62,6 +62,7 @@ class Flow:
         "route",
         "rtt_s",
         "since",
+        "size",
         "stream",
         "window",
     )
@@ -70,7 +71,7 @@ class Flow:
         self, route: tuple[int, ...], size_bytes: float, ramp: Ramp, full: float, now: float
     ) -> None:
         self.route = route
-        self.left = size_bytes
+        self.size = self.left = size_bytes
         self.n = ramp.flows
         self.rtt_s = ramp.rtt_s
         self.window = min(ramp.window, ramp.limit)
@@ -93,7 +94,8 @@ class Flow:
         """From now on a window leaves at once, or what fills the path, or all that is left."""
         self.round_start = now
         self.paused_until = -1.0
-        if self.window < min(self.limit, self.full * (1 - _TINY)):
+        down = self.full == 0 < self.rtt_s
+        if self.window < (self.limit if down else min(self.limit, self.full * (1 - _TINY))):
             self.burst = self.window
         else:
             self.burst = self.full if self.limit >= self.full > 0 else math.inf
@@ -234,6 +236,18 @@ class Network:
         self.capacity[link] = bytes_per_s
         for flow in self._on[link]:
             flow.full = flow.rtt_s * self._narrowest(flow.route)
+        self._change(self._on[link])
+
+    def is_busy(self, link: int) -> bool:
+        """Whether any transfer is on a link."""
+        return bool(self._on[link])
+
+    def restart(self, link: int) -> None:
+        """Transfers on a link begin again from their first byte; what went before was carried in vain."""
+        for flow in self._on[link]:
+            self._advance(flow)
+            flow.left = flow.size
+            flow.begin_round(self.env.now)
         self._change(self._on[link])
 
     def settle(self) -> None:

@@ -48,11 +48,15 @@ def simulate(
 
 def is_random(problem: Problem) -> bool:
     """Whether runs of a problem differ by seed."""
-    return any(site.step_cv > 0 for site in problem.sites) or any(link.jitter_s > 0 for link in problem.links)
+    return any(site.step_cv > 0 for site in problem.sites) or any(link.is_random for link in problem.links)
 
 
 def run(problem: Problem, seed: int, windows: int, tracer: Tracer | None = None) -> Record:
     """One run of a problem."""
     if problem.flat is not None:
+        if any(link.varying is not None and not link.is_steady for link in problem.links):
+            from geosim.sim.flat_weather import run_varying
+
+            return run_varying(problem, seed, windows, tracer)
         return run_flat(problem, seed, windows, tracer)
     return Engine(problem, seed, windows, tracer).run()

@@ -95,7 +95,11 @@ def walk(walks: list[Walk], interval: np.ndarray) -> Found:
         rows = np.array(members)
         for cycles in _CYCLES:
             found = _Rows([walks[i] for i in rows], events, np.array([gaps[i] for i in rows])).run(cycles)
-            out.seconds[:, rows], out.settled[rows], out.meets[rows] = found.seconds, found.settled, found.meets
+            out.seconds[:, rows], out.settled[rows], out.meets[rows] = (
+                found.seconds,
+                found.settled,
+                found.meets,
+            )
             rows = rows[~found.settled & ~found.meets]
             if not len(rows):
                 break
@@ -133,9 +137,7 @@ class _Rows:
         self.back = {ways[t.target, t.source] for t in self.routes if (t.target, t.source) in ways}
         self.source = [link.source for link in problem.links]
         # Rows last, so that `x[..., i]` of one site, fragment or link is an array of all rows.
-        self.of = {
-            name: np.stack([w.numbers[name] for w in walks], axis=-1) for name in walks[0].numbers
-        }
+        self.of = {name: np.stack([w.numbers[name] for w in walks], axis=-1) for name in walks[0].numbers}
         fragments, links = range(len(problem.fragments)), range(len(problem.links))
         self.now = self._zeros()
         self.free = self._zeros()

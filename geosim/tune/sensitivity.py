@@ -28,6 +28,7 @@ def with_bandwidth(scenario: Scenario, factor: float) -> Scenario:
                 "window_bytes": link.window_bytes * room,
                 "queue_bytes": times(link.queue_bytes, room),
                 "trace": trace,
+                "varies": tuple(v.scaled(factor) for v in link.varies),
             }
         )
 
