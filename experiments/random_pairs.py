@@ -52,7 +52,10 @@ def _scenario(random: np.random.Generator, ramp: bool) -> Scenario:
         )  # fmt: skip
         fabric = Fabric(intra_node=Hop(bandwidth_bytes_per_s=_log(random, 1e9, 1e11), latency_s=2e-5))
         return Site(
-            name=name, accelerator=device, accelerators_per_node=int(random.choice([1, 2, 4, 8])), fabric=fabric
+            name=name,
+            accelerator=device,
+            accelerators_per_node=int(random.choice([1, 2, 4, 8])),
+            fabric=fabric,
         )
 
     def link(a: str, b: str) -> dict[str, Any]:
@@ -89,18 +92,22 @@ def _scenario(random: np.random.Generator, ramp: bool) -> Scenario:
         sites=tuple(made),
         wan=tuple(WanLink(**w) for w in ways),
         workload=Workload(
-            model=model, precision="fp32", sequence=int(random.choice([128, 512])),
+            model=model,
+            precision="fp32",
+            sequence=int(random.choice([128, 512])),
             batch_per_accelerator=int(random.choice([1, 4])),
             step_time_s=_log(random, 0.01, 1.0) if same_sites else None,
             step_jitter=0.1 if rare[3] else 0.0,
-        ),  # fmt: skip
+        ),
     )
 
 
 def _policy(random: np.random.Generator, layers: int) -> SyncPolicy:
     topology = str(random.choice(["direct", "ring", "hub", "tree", "flat-ring"], p=[0.3, 0.2, 0.2, 0.2, 0.1]))
     if topology == "flat-ring":
-        return policy_from_dict({"topology": topology, "codec": {"quantize": str(random.choice(["fp32", "bf16"]))}})
+        return policy_from_dict(
+            {"topology": topology, "codec": {"quantize": str(random.choice(["fp32", "bf16"]))}}
+        )
     interval = int(_log(random, 1, 512))
     windows = int(random.integers(1, 4))
     kind = str(random.choice(["blocking", "delayed", "eager", "streaming"]))
