@@ -1,8 +1,8 @@
 """The engine against the closed form over random scenarios and policies: python -m experiments.agreement.
 
-Half of the pairs start with full TCP windows, where both must agree to 1e-6, and half ramp up, where they must
-agree to 1 %. What is compared is the steady state: of the engine's run the last windows that repeat. A run
-that has not become steady, or hardly, is made again with more windows.
+Half of the pairs start with full TCP windows, where both must agree to 1e-6, and half ramp up, where they
+must agree to 1 %. What is compared is the steady state: of the engine's run the last windows that repeat. A
+run that differs, since it may not have become steady yet, is made again with more windows.
 """
 
 from collections import Counter
@@ -107,8 +107,8 @@ def main(pairs: Annotated[int, typer.Option(help="how many, half of them with ra
                 misses.append(f"seed {seed}, {'with' if ramp else 'without'} ramp: {found}")
         inside = sum(value <= bar for value in worst)
         console.print(
-            f"{'with' if ramp else 'without'} ramp: {len(worst)} of {pairs // 2} in the domain, {inside} of them"
-            f" within {bar:g}; worst {max(worst):.2g}, median {np.median(worst):.2g}"
+            f"{'with' if ramp else 'without'} ramp: {len(worst)} of {pairs // 2} in the domain, {inside} of"
+            f" them within {bar:g}; worst {max(worst):.2g}, median {np.median(worst):.2g}"
         )
     total = sum(reasons.values())
     console.print(f"in the domain: {reasons[Reason.APPLIES] / total:.1%} of {total} pairs")

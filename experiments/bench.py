@@ -89,7 +89,19 @@ def simulator() -> list[tuple[str, str]]:
         ("engine, two sites", f"{2000 / engine:,.0f} windows/s"),
         ("closed form", f"{_POLICIES / closed / 1e6:.1f} million policies/s"),
         ("tune laptop", f"{choose:.2f} s"),
+        *scale(),
     ]
+
+
+def scale() -> list[tuple[str, str]]:
+    """The engine with many sites of 1,024 GPUs and K = 100, in processes of their own."""
+    rows = []
+    for topology, sites, windows in (("hub", 64, 1000), ("direct", 16, 1000), ("ring", 64, 50)):
+        command = [sys.executable, "-m", "experiments.scale", "one", topology]
+        options = ["--sites", str(sites), "--windows", str(windows)]
+        done = subprocess.run([*command, *options], check=True, capture_output=True, text=True)
+        rows.append((f"engine, {sites} sites, {topology}, {windows:,} windows", done.stdout.strip()))
+    return rows
 
 
 def relay() -> list[tuple[str, str]]:

@@ -98,7 +98,7 @@ def _scenario(random: np.random.Generator, ramp: bool) -> Scenario:
             batch_per_accelerator=int(random.choice([1, 4])),
             step_time_s=_log(random, 0.01, 1.0) if same_sites else None,
             step_jitter=0.1 if rare[3] else 0.0,
-        ),  # fmt: skip
+        ),
     )
 
 

@@ -242,7 +242,7 @@ def _is_mutual(problem: Problem) -> bool:
 
 
 def _link_payloads(problem: Problem) -> float:
-    """Payloads over a link in an exchange, mean over links, each as long as over the one that stands for all."""
+    """Payloads over a link in an exchange, mean over links, as long as over the one that stands for all."""
     wire = {(link.source, link.target): link.wire_per_payload for link in problem.links}
     total = sum(t.payloads * wire[t.source, t.target] for t in problem.routes)
     return total / len(problem.links) / slowest_link(problem).wire_per_payload

@@ -78,11 +78,11 @@ def _some(b: Batch) -> SteadyState:
     reason = np.where((reason == 0) & ~settled & ~flat, Reason.UNSETTLED, reason)
     if xp is np and reason.any():
         rows = np.flatnonzero(np.isin(reason, WALKED))
-        found = walk([b.walks[i] for i in b.walk[rows]], b.interval[rows])
-        reason[rows] = np.where(found.settled, Reason.APPLIES, Reason.UNSETTLED)
-        reason[rows[found.meets]] = Reason.SHARED
-        for column, value in zip((period, exchange, wait), found.seconds, strict=True):
-            column[rows[found.settled]] = value[found.settled]
+        walked = walk([b.walks[i] for i in b.walk[rows]], b.interval[rows])
+        reason[rows] = np.where(walked.settled, Reason.APPLIES, Reason.UNSETTLED)
+        reason[rows[walked.meets]] = Reason.SHARED
+        for column, value in zip((period, exchange, wait), walked.seconds, strict=True):
+            column[rows[walked.settled]] = value[walked.settled]
     step = xp.where(flat, b.flat_s, period / b.interval)
     exposed = xp.where(flat, b.flat_exposed_s, wait / b.interval)
     sent = xp.where(flat, b.flat_bytes, b.size_bytes.sum(axis=1) * b.link_payloads / b.interval)

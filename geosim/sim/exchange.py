@@ -7,7 +7,7 @@ through when all it receives has come and all it sends has left.
 """
 
 from collections.abc import Callable, Generator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import simpy
@@ -18,6 +18,9 @@ from geosim.sim.jitter import LinkJitter
 from geosim.sim.network import Network, Ramp
 from geosim.sim.record import Tracer
 from geosim.sim.weather import WanCarrier, Weather
+
+# Most exchanges are like others before.
+_window_after = lru_cache(maxsize=4096)(lambda window, size, limit: float(window_after(window, size, limit)))
 
 
 class Wan:
@@ -88,11 +91,11 @@ class Wan:
             if path.restarts and idle >= path.rto_s:
                 window = float(window_restart(window, idle, first, path.rto_s, True))
         size = payload_bytes * plan.wire_per_payload
-        self._window[link] = float(window_after(window, size, limit))
+        self._window[link] = _window_after(window, size, limit)
         ramp = Ramp(flows, path.rtt_s, window, limit, path.stream_rate(flows))
         event = self.network.send(self._routes[link], size, ramp)
         assert event.callbacks is not None
-        event.callbacks.append(lambda _: self._silent(link))
+        event.callbacks.append(partial(self._silent, link))
         return event
 
     def carried(self) -> list[float]:
@@ -106,7 +109,7 @@ class Wan:
         if back is not None:
             self._silent(back)
 
-    def _silent(self, link: int) -> None:
+    def _silent(self, link: int, _: simpy.Event | None = None) -> None:
         self._silent_since[link] = self.env.now
 
 

@@ -6,8 +6,8 @@ round trip has passed since the burst began; then the window has doubled. Once a
 the window is at its limit, the rest streams (the law is `cost.transport.send_time`; here shares change under
 way). Bytes are on the wire.
 
-Flows that share links, directly or through others, have one alarm, for the first of them whose part is over; a
-flow that meets no other goes through its bursts at once and has one alarm, at its end. What happens at one
+Flows that share links, directly or through others, have one alarm, for the first of them whose part is over;
+a flow that meets no other goes through its bursts at once and has one alarm, at its end. What happens at one
 instant is followed by one new sharing, of the flows that it concerns.
 """
 

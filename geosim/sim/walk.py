@@ -1,10 +1,10 @@
 """The steady state where sites, links or hops differ: cycle after cycle, for many policies at once.
 
 Without chance, trunks and payloads that share a link, all that happens follows from maxima and sums: a site
-waits for the last of what it needs, a transfer for its source, its receiver's notice and what it forwards. So
-one cycle of `policy.schedule` is a few passes over arrays, one row a policy, and the same model as the
-engine's. Such a system becomes periodic in time (max-plus linear systems: Baccelli, Cohen, Olsder and Quadrat,
-Synchronization and Linearity, theorem 3.112); once everything that the next cycle depends on is what it was P
+waits for the last of what it needs, a transfer for its source, its receiver's notice and what it forwards.
+So one cycle of `policy.schedule` is a few passes over arrays, one row a policy, and the same model as the
+engine's. Such systems become periodic (max-plus linear systems: Baccelli, Cohen, Olsder and Quadrat,
+Synchronization and Linearity, chapter 3); once everything that the next cycle depends on is what it was P
 cycles ago, only later, it stays so, and the mean of these P cycles is the steady state.
 """
 
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -25,6 +26,7 @@ _SAME = 1e-9  # of a cycle
 _CLOCK = 4e-15  # of the time that has passed: rounding
 
 Moment = list[np.ndarray]
+Events = tuple[tuple[str, int, int], ...]
 Shape = tuple[object, ...]
 
 
@@ -85,7 +87,7 @@ class Found:
 def walk(walks: list[Walk], interval: np.ndarray) -> Found:
     """The steady state of each of `walks` with its interval."""
     out = Found.nothing(len(walks))
-    together: dict[Shape, list[int]] = {}
+    together: dict[tuple[Shape, Events], list[int]] = {}
     gaps = []
     for i, (one, k) in enumerate(zip(walks, interval, strict=True)):
         events, steps = _cycle(one.plan, int(k))
@@ -95,11 +97,8 @@ def walk(walks: list[Walk], interval: np.ndarray) -> Found:
         rows = np.array(members)
         for cycles in _CYCLES:
             found = _Rows([walks[i] for i in rows], events, np.array([gaps[i] for i in rows])).run(cycles)
-            out.seconds[:, rows], out.settled[rows], out.meets[rows] = (
-                found.seconds,
-                found.settled,
-                found.meets,
-            )
+            out.seconds[:, rows] = found.seconds
+            out.settled[rows], out.meets[rows] = found.settled, found.meets
             rows = rows[~found.settled & ~found.meets]
             if not len(rows):
                 break
@@ -107,7 +106,7 @@ def walk(walks: list[Walk], interval: np.ndarray) -> Found:
 
 
 @lru_cache(maxsize=65536)
-def _cycle(plan: Plan, interval: int) -> tuple[tuple[tuple[str, int, int], ...], tuple[int, ...]]:
+def _cycle(plan: Plan, interval: int) -> tuple[Events, tuple[int, ...]]:
     """A steady cycle: (kind, fragment, rounds that left after the one applied), and the steps before each and
     after the last."""
     state = start(plan)
@@ -121,13 +120,13 @@ def _cycle(plan: Plan, interval: int) -> tuple[tuple[tuple[str, int, int], ...],
             latest[event.fragment] = event.round
         out.append((event.kind, event.fragment, latest[event.fragment] - event.round))
     at = [base, *(event.step for event in events), state.step]
-    return tuple(out), tuple(b - a for a, b in zip(at, at[1:], strict=False))
+    return tuple(out), tuple(b - a for a, b in pairwise(at))
 
 
 class _Rows:
     """Rows of one shape on their way from cycle to cycle; each time is a list over sites or links of [n]."""
 
-    def __init__(self, walks: list[Walk], events: tuple[tuple[str, int, int], ...], gaps: np.ndarray) -> None:
+    def __init__(self, walks: list[Walk], events: Events, gaps: np.ndarray) -> None:
         problem = walks[0].problem
         self.n, self.events, self.gaps = len(walks), events, gaps
         self.sites = range(len(problem.sites))

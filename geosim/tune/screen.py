@@ -1,7 +1,8 @@
 """The closed form over many policies: what each reaches and sends.
 
-Where the closed form does not hold for all sites together it sees one pair of sites at a time; the slowest pair
-then stands for all. Where compute or delays are random it sees their means. The engine has the last word on whatever matters.
+Where the closed form does not hold for all sites together it sees one pair of sites at a time; the slowest
+pair then stands for all. Where compute or delays are random it sees their means. The engine has the last word
+on whatever matters.
 """
 
 from collections.abc import Sequence

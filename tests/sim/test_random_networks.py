@@ -1,0 +1,198 @@
+"""Laws over random networks: sites of different speed, links of different rate each way, every topology."""
+
+import dataclasses
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.random_pairs import draw
+from geosim.cost import build
+from geosim.sim import Tracer, simulate
+from geosim.sim.engine import Engine
+from geosim.sim.network import max_min_rates
+
+SEEDS = st.integers(0, 10_000)
+
+
+def still_pair(seed, ramp=True, **changes):
+    """A pair of a seed without chance, varying links and an interval that adapts."""
+    scenario, policy = draw(seed, ramp)
+    links = [w.model_copy(update={"trace": (), "jitter_s": 0.0, **changes}) for w in scenario.wan]
+    work = scenario.workload.model_copy(update={"step_jitter": 0.0})
+    plain = type(policy)().adapt
+    return (
+        scenario.model_copy(update={"wan": tuple(links), "workload": work}),
+        policy.model_copy(update={"adapt": plain}),
+    )
+
+
+def scaled(scenario, field, factor):
+    """All links with a field times a factor."""
+    links = []
+    for link in scenario.wan:
+        update = {field: getattr(link, field) * factor}
+        if field == "bandwidth_bytes_per_s" and link.back_bandwidth_bytes_per_s is not None:
+            update["back_bandwidth_bytes_per_s"] = link.back_bandwidth_bytes_per_s * factor
+        links.append(link.model_copy(update=update))
+    return scenario.model_copy(update={"wan": tuple(links)})
+
+
+@settings(max_examples=20)
+@given(SEEDS, st.floats(1.05, 8), st.booleans())
+def test_more_bandwidth_is_never_slower(seed, factor, ramp):
+    """BBR: a CUBIC or Reno flow's share of a path with traffic both ways shrinks as the path gets longer."""
+    scenario, policy = still_pair(seed, ramp, congestion_control="bbr")
+    now = simulate(scenario, policy, windows=6).step_time_s.mean
+    more = simulate(scaled(scenario, "bandwidth_bytes_per_s", factor), policy, windows=6).step_time_s.mean
+    assert more <= now * (1 + 1e-9)
+
+
+@settings(max_examples=20)
+@given(SEEDS, st.floats(0.1, 0.95), st.booleans())
+def test_a_shorter_round_trip_is_never_slower(seed, factor, ramp):
+    """BBR, which restarts no window: a shorter timeout may halve a CUBIC window once more, as in Linux."""
+    scenario, policy = still_pair(seed, ramp, congestion_control="bbr", loss=0.0)
+    now = simulate(scenario, policy, windows=6).step_time_s.mean
+    less = simulate(scaled(scenario, "rtt_s", factor), policy, windows=6).step_time_s.mean
+    assert less <= now * (1 + 1e-9)
+
+
+@settings(max_examples=12)
+@given(SEEDS)
+def test_bytes_are_those_of_the_routes_and_no_link_carries_more_than_its_rate(seed):
+    scenario, policy = still_pair(seed)
+    tracer = Tracer()
+    result = simulate(scenario, policy, windows=4, trace=tracer)
+    problem = build(scenario, policy)
+    if problem.flat is None:
+        rates = {link.name: link.path.rate_bytes_per_s for link in problem.links}
+        assert all(rate <= rates[name] * (1 + 1e-9) for name, _, rate in tracer.samples)
+        for m, site in enumerate(problem.sites):
+            for side, limit in (("source", site.uplink_bytes_per_s), ("target", site.downlink_bytes_per_s)):
+                mine = {link.name for link in problem.links if getattr(link, side) == m}
+                use = {}
+                for name, at, rate in tracer.samples:
+                    if name in mine:
+                        use[at] = use.get(at, 0.0) + rate
+                assert all(total <= limit * (1 + 1e-9) for total in use.values())
+    for use in result.links.values():
+        assert use.utilization <= 1 + 1e-9
+
+
+@settings(max_examples=20)
+@given(SEEDS)
+def test_all_bytes_of_a_run_arrive_over_the_links_of_their_routes(seed):
+    """After the last exchange nothing is on its way: what the links carried is all payloads times routes."""
+    scenario, policy = still_pair(seed)
+    problem = build(scenario, policy)
+    if problem.flat is not None:
+        return
+    engine = Engine(problem, 0, 4)
+    sent = dict.fromkeys(range(len(problem.links)), 0.0)
+    send = engine.wan.network.send
+
+    def counted(route, size, ramp):
+        sent[route[0]] += size
+        return send(route, size, ramp)
+
+    engine.wan.network.send = counted
+    engine.run()
+    for i, carried in enumerate(engine.wan.carried()):
+        wire = problem.links[i].wire_per_payload
+        most = (
+            max(t.payloads for t in problem.routes) * sum(f.payload_bytes for f in problem.fragments) * wire
+        )
+        assert carried <= sent[i] * (1 + 1e-9)
+        assert carried >= sent[i] - len(problem.routes) * most * (1 + 1e-9)
+
+
+@settings(max_examples=15)
+@given(SEEDS)
+def test_alike_sites_stay_in_step_in_symmetric_topologies(seed):
+    scenario, policy = still_pair(seed)
+    sites = [scenario.sites[0].model_copy(update={"name": s.name}) for s in scenario.sites]
+    links = [
+        scenario.wan[0].model_copy(update={"between": w.between, "back_bandwidth_bytes_per_s": None})
+        for w in scenario.wan
+    ]
+    alike = scenario.model_copy(update={"sites": tuple(sites), "wan": tuple(links)})
+    for topology in ("direct", "ring"):
+        rule = policy.model_copy(
+            update={"topology": type(policy).model_validate({"topology": topology}).topology}
+        )
+        if policy.is_flat:
+            continue
+        engine = Engine(build(alike, rule), 0, 5)
+        engine.run()
+        assert np.ptp(engine.ends, axis=0).max() <= 1e-9 * engine.ends.max()
+
+
+@settings(max_examples=15)
+@given(SEEDS)
+def test_a_long_interval_reaches_what_the_slowest_site_computes(seed):
+    scenario, policy = still_pair(seed)
+    if policy.is_flat:
+        return
+    slowest = max(site.steady_s for site in build(scenario, policy).sites)
+    long = simulate(scenario, policy.model_copy(update={"interval": 10_000_000}), windows=3)
+    assert long.step_time_s.mean == pytest.approx(slowest, rel=1e-3)
+
+
+@settings(max_examples=15)
+@given(SEEDS)
+def test_the_same_seed_gives_the_same_result_bit_for_bit(seed):
+    scenario, policy = draw(seed, True)
+    noisy = scenario.model_copy(
+        update={"workload": scenario.workload.model_copy(update={"step_jitter": 0.2})}
+    )
+    once, again = (simulate(noisy, policy, windows=4, seeds=2) for _ in range(2))
+    assert dataclasses.asdict(once) == dataclasses.asdict(again)
+
+
+def lexicographic_max_min(routes, weights, caps, capacity):
+    """Max-min by its definition: raise all levels together, then freeze only who cannot get more.
+
+    Each flow's largest level with all others at their frozen or common one is tried, by bisection; slow.
+    """
+    n = len(routes)
+    frozen = {}
+    while len(frozen) < n:
+
+        def fits(level, alone=None, extra=0.0):
+            rate = [
+                frozen.get(f, min(level, caps[f] / weights[f])) * weights[f] + (extra if f == alone else 0.0)
+                for f in range(n)
+            ]
+            return all(r <= c * (1 + 1e-12) for r, c in zip(rate, caps, strict=True)) and all(
+                sum(rate[f] for f in range(n) if link in routes[f]) <= capacity[link] * (1 + 1e-12)
+                for link in range(len(capacity))
+            )
+
+        low, high = 0.0, 1e3
+        for _ in range(200):
+            middle = (low + high) / 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        stuck = [f for f in range(n) if f not in frozen and not fits(low, f, 1e-6 * weights[f])]
+        for f in stuck:
+            frozen[f] = min(low, caps[f] / weights[f])
+    return [frozen[f] * weights[f] for f in range(n)]
+
+
+@st.composite
+def loads(draw):
+    links = draw(st.integers(1, 4))
+    ways = [way for size in range(1, links + 1) for way in combinations(range(links), size)]
+    flows = draw(st.integers(1, 7))
+    routes = [draw(st.sampled_from(ways)) for _ in range(flows)]
+    weights = [draw(st.integers(1, 8)) for _ in range(flows)]
+    caps = [draw(st.one_of(st.just(1e6), st.integers(1, 100))) for _ in range(flows)]
+    return routes, weights, caps, [float(draw(st.integers(1, 100))) for _ in range(links)]
+
+
+@settings(max_examples=60)
+@given(loads())
+def test_max_min_shares_are_those_of_the_definition(load):
+    assert max_min_rates(*load) == pytest.approx(lexicographic_max_min(*load), rel=1e-4)
