@@ -18,7 +18,8 @@ def geosim(*arguments):
 def test_a_trace_and_a_figure_of_one_run_and_the_traces_lanes(tmp_path):
     trace, figure, both = (tmp_path / name for name in ("a.json", "a.png", "both.json"))
     said = geosim(*LAPTOP, "--trace", str(trace), "--figure", str(figure)).stdout
-    assert said.splitlines()[-2:] == [f"trace: {trace} (open it at ui.perfetto.dev)", f"figure: {figure}"]
+    # A path longer than the screen is broken.
+    assert f"trace: {trace} (open it at ui.perfetto.dev) figure: {figure}" in " ".join(said.split())
     assert figure.read_bytes().startswith(b"\x89PNG")
     said = geosim("trace", str(trace), str(trace), "--out", str(both)).stdout
     assert "site collective" in said
