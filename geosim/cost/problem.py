@@ -77,13 +77,13 @@ class FlatPlan:
         backward_share: of a step's compute.
         ready: share of the backward pass done when each bucket leaves.
         durations: (from second, each bucket's all-reduce in seconds), one entry for each change of a link's
-        trace. payload_bytes: over each edge of the ring, a step.
+        trace. payload_bytes: over each link, a step.
     """
 
     backward_share: float
     ready: np.ndarray
     durations: tuple[tuple[float, np.ndarray], ...]
-    payload_bytes: float
+    payload_bytes: tuple[float, ...]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from geosim.scenario.accelerator import Accelerator, accelerators
 from geosim.scenario.fabric import Fabric, Hop
 from geosim.scenario.link import TracePoint, WanLink
 from geosim.scenario.loader import change_scenario, load_scenario, scenario_names
+from geosim.scenario.nccl import Nccl
 from geosim.scenario.parallel import Parallel
 from geosim.scenario.prices import Prices, SitePrices
 from geosim.scenario.scenario import Scenario
@@ -15,6 +16,7 @@ __all__ = [
     "Fabric",
     "Hop",
     "Model",
+    "Nccl",
     "Parallel",
     "Prices",
     "Scenario",

@@ -234,7 +234,7 @@ def _fill_flat(row: _Row, problem: Problem) -> None:
     finish = float((ready + total[-1] - total + duration).max())
     row.scalars |= {
         "flat_s": finish + update, "flat_exposed_s": finish - compute, "flat_exchange_s": float(total[-1]),
-        "flat_bytes": flat.payload_bytes * problem.links[0].wire_per_payload if problem.links else 0.0,
+        "flat_bytes": flat.payload_bytes[0] * problem.links[0].wire_per_payload if problem.links else 0.0,
     }  # fmt: skip
 
 
@@ -249,6 +249,7 @@ def _structural(problem: Problem) -> Reason:
         return Reason.UNEQUAL
     if problem.flat is not None:
         same = len({link.wire_per_payload for link in problem.links}) <= 1
+        same = same and len(set(problem.flat.payload_bytes)) <= 1
         return Reason.APPLIES if same else Reason.UNEQUAL
     for fragment in problem.fragments:
         for costs in (fragment.encode_s, fragment.decode_s, fragment.gather_s, fragment.apply_s):

@@ -55,5 +55,8 @@ def run_flat(problem: Problem, seed: int, windows: int, tracer: Tracer | None = 
         parts_s=parts,
         steps=windows,
         elapsed_s=float(ends[-1] - ends[0]),
-        link_bytes=tuple(windows * flat.payload_bytes * link.wire_per_payload for link in problem.links),
+        link_bytes=tuple(
+            windows * payload * link.wire_per_payload
+            for payload, link in zip(flat.payload_bytes, problem.links, strict=True)
+        ),
     )
