@@ -33,12 +33,14 @@ class Wan:
     Attributes:
         ways: directed pairs of sites that data crosses.
         kind: "gloo", "nccl" (its ring) or "tree".
+        rdma: whether queue pairs carry it, or TCP.
         channels: of NCCL.
         plan: of the tree.
     """
 
     ways: tuple[tuple[int, int], ...]
     kind: str
+    rdma: bool
     channels: int
     plan: tree.TreePlan | None
 
@@ -47,7 +49,7 @@ class Wan:
         if self.kind == "gloo":
             return 1
         own = self.channels if self.plan is None else self.plan.flows(source, target, self.channels)
-        return own if nccl.routed_rdma else own * nccl.sockets
+        return own if self.rdma else own * nccl.sockets
 
     def payload(self, source: int, target: int, total_bytes: float, ranks: int) -> float:
         """Bytes that cross a way for `total_bytes` of gradients."""
@@ -60,27 +62,27 @@ def make_wan(scenario: Scenario, calibration: Calibration) -> Wan:
     """How the flat collective lies over the sites."""
     sites = len(scenario.sites)
     nccl, runs = scenario.nccl, backend(scenario, calibration)
-    channels = max(ring.NCCL_CHANNELS, nccl.min_channels)
+    channels, rdma = max(ring.NCCL_CHANNELS, nccl.min_channels), runs == "nccl" and nccl.routed_rdma
     if sites == 1:
-        return Wan((), runs, channels, None)
+        return Wan((), runs, rdma, channels, None)
     if runs == "nccl" and nccl.algorithm == "tree":
         plan = tree.make_tree(tuple(site.nodes for site in scenario.sites))
-        return Wan(plan.ways, "tree", channels, plan)
+        return Wan(plan.ways, "tree", rdma, channels, plan)
     ways = tuple((a, (a + 1) % sites) for a in range(sites))
     # Gloo's ranks pass what they have reduced to the one before them.
-    return Wan(tuple((b, a) for a, b in ways) if runs == "gloo" else ways, runs, channels, None)
+    return Wan(tuple((b, a) for a, b in ways) if runs == "gloo" else ways, runs, rdma, channels, None)
 
 
 def flat_path(
     wan: Wan, nccl: Nccl, link: WanLink, way: tuple[int, int], source: str, two_way: bool
 ) -> tuple[Path, float]:
     """A way's path and its wire bytes for a byte of payload, by TCP or by RDMA."""
-    if wan.kind == "gloo" or not nccl.routed_rdma:
+    if not wan.rdma:
         return make_path(link, source, two_way), 1 / payload_share(link.mtu_bytes) / (1 - link.loss)
     pairs = wan.flows(*way, nccl)
-    return roce.make_path(link, source, nccl, pairs, channel_bytes(nccl)), 1 / roce.payload_share(
-        link.mtu_bytes
-    )
+    return roce.make_path(
+        link, link.bandwidth(source), nccl, pairs, channel_bytes(nccl)
+    ), 1 / roce.payload_share(link.mtu_bytes)
 
 
 def make_flat(
@@ -103,18 +105,23 @@ def make_flat(
     changes = sorted({0.0} | {at for link in links for at, _ in link.trace})
     durations = []
     for at in changes:
-        edges = {
-            (link.source, link.target): ring.Edge(
-                link.path_at(at), link.wire_per_payload, wan.flows(link.source, link.target, nccl)
-            )
-            for link in links
-        }
+        edges = {(link.source, link.target): _edge(scenario, wan, link, at) for link in links}
         each = _times(buckets.sizes, ranks, wan, nccl, edges) + _stall(scenario, wan)
         each[0] += ring.ramp_time(
             max(payloads), tuple(edges.values()), silence, _flight(buckets.sizes, ranks, wan, nccl)
         )
         durations.append((at, each))
     return FlatPlan(share, buckets.ready, tuple(durations), payloads)
+
+
+def _edge(scenario: Scenario, wan: Wan, plan: LinkPlan, at_s: float) -> ring.Edge:
+    """A way as it is at a time: queue pairs' share depends on the rate."""
+    nccl, flows = scenario.nccl, wan.flows(plan.source, plan.target, scenario.nccl)
+    path = plan.path_at(at_s)
+    link = scenario.link(*(scenario.sites[m].name for m in (plan.source, plan.target)))
+    if plan.trace and link is not None and wan.rdma:
+        path = roce.make_path(link, path.rate_bytes_per_s, nccl, flows, channel_bytes(nccl))
+    return ring.Edge(path, plan.wire_per_payload, flows)
 
 
 def _times(
@@ -136,7 +143,7 @@ def _flight(sizes: np.ndarray, ranks: int, wan: Wan, nccl: Nccl) -> float:
 
 def _stall(scenario: Scenario, wan: Wan) -> float:
     """Mean wait of a bucket for timeouts of queue pairs."""
-    if wan.kind == "gloo" or not scenario.nccl.routed_rdma:
+    if not wan.rdma:
         return 0.0
     names = [site.name for site in scenario.sites]
     links = [scenario.link(names[a], names[b]) for a, b in wan.ways]

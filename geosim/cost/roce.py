@@ -159,8 +159,11 @@ class Rates:
         return self.marks * self.losses * self.timeouts
 
 
-def rates(link: WanLink, source: str, nccl: Nccl, channels: int, channel_bytes: float) -> Rates:
+def rates(link: WanLink, rate_bytes_per_s: float, nccl: Nccl, channels: int, channel_bytes: float) -> Rates:
     """The parts of the rate of `channels` channels with `channel_bytes` of data in flight each.
+
+    Args:
+        rate_bytes_per_s: what the link has at the time, this way.
 
     Raises:
         UsageError: a timeout that is over before an acknowledgement can be there: one line.
@@ -171,8 +174,8 @@ def rates(link: WanLink, source: str, nccl: Nccl, channels: int, channel_bytes: 
             f" of {show(link.rtt_s, TIME)} between {' and '.join(link.between)}: no acknowledgement comes in"
             f" time; use {least_timeout(link.rtt_s, 0.0, 0.0)} or more"
         )
-    rate, share = link.bandwidth(source), payload_share(link.mtu_bytes)
-    full = full_flight(rate, link.rtt_s)
+    share = payload_share(link.mtu_bytes)
+    full = full_flight(rate_bytes_per_s, link.rtt_s)
     queue = max(full, _LEAST_QUEUE_BYTES) if link.queue_bytes is None else link.queue_bytes
     flight = channels * channel_bytes / share
     if nccl.answers_ecn:
@@ -188,16 +191,19 @@ def rates(link: WanLink, source: str, nccl: Nccl, channels: int, channel_bytes: 
     return Rates(full, queue, flight, marks, losses, 1 / (1 + late))
 
 
-def make_path(link: WanLink, source: str, nccl: Nccl, channels: int, channel_bytes: float) -> Path:
-    """The path out of `source` for `channels` channels; nothing starts slowly."""
-    made = rates(link, source, nccl, channels, channel_bytes)
-    window = channel_bytes / payload_share(link.mtu_bytes)
+def make_path(
+    link: WanLink, rate_bytes_per_s: float, nccl: Nccl, channels: int, channel_bytes: float
+) -> Path:
+    """The path one way for `channels` channels; nothing starts slowly. Arguments as of `rates`."""
+    made = rates(link, rate_bytes_per_s, nccl, channels, channel_bytes)
+    # What is sent again takes its share of a window as it does of the link.
+    window = channel_bytes / payload_share(link.mtu_bytes) * made.losses * made.timeouts
     return Path(
-        rate_bytes_per_s=link.bandwidth(source),
+        rate_bytes_per_s=rate_bytes_per_s,
         rtt_s=link.rtt_s,
         flow_window_bytes=window,
         flow_initial_bytes=window,
-        held_bytes=made.flight_bytes,
+        held_bytes=channels * window,
         stream_share=made.share,
         rto_s=timeout_s(nccl.timeout),
         restarts=False,
