@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from geosim.commands import questions
+from geosim.commands import nccl_env, questions
 from geosim.commands.shared import (
     CalibrationFile,
     Json,
@@ -225,6 +225,7 @@ def plan(
 
 for question in (questions.sweep, questions.require, questions.sensitivity):
     app.command()(question)
+app.command("nccl-env")(nccl_env.nccl_env)
 
 
 def main(arguments: list[str] | None = None) -> None:

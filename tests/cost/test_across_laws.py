@@ -62,7 +62,7 @@ def test_more_of_anything_is_never_slower_and_bytes_take_their_time(size, world,
 @settings(max_examples=200)
 @given(st.floats(1e8, 1e11), st.floats(1e-3, 0.3), st.integers(2, 32), st.integers(1, 8))
 def test_distance_takes_bandwidth_from_rings_until_buffers_hold_the_path(rate, rtt, ranks, channels):
-    """Field report B: a hop's bytes in flight are bounded; rate times RTT restores the bandwidth, less does not."""
+    """A hop's bytes in flight are bounded: rate times RTT restores the bandwidth, and less does not."""
     link = WanLink(
         between=("a", "b"), bandwidth_bytes_per_s=rate, rtt_s=rtt, window_bytes=1e15, congestion_control="bbr"
     )
