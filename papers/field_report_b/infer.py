@@ -1,10 +1,10 @@
 """Which message and which bytes in flight explain the all-reduce times of B1, B2 and B4 together.
 
 The report names neither. A message of S bytes goes over two directions of 180 ms, as a ring (B1), as NCCL's
-tree (B2), and as a tree in fewer bits (B4), with F bytes in flight a hop. S and F are scanned, on the link at its
-nominal 40 Gbit/s and at the 15 Gbit/s of RDMA that fell back to TCP, for 16- and 32-bit gradients that become
-8-bit ones, and with what is in flight for B4 doubled (B3's buffers of 8 MiB for NCCL's 4) or not. A setting is
-as good as its worst relative error.
+tree (B2), and as a tree in fewer bits (B4), with F bytes in flight a hop. S and F are scanned, on the link at
+its nominal 40 Gbit/s and at the 15 Gbit/s of RDMA that fell back to TCP, for 16- and 32-bit gradients that
+become 8-bit ones, and with what is in flight for B4 doubled (B3's buffers of 8 MiB for NCCL's 4) or not. A
+setting is as good as its worst relative error.
 """
 
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ STEADY = load_scenario("hongkong-siliconvalley", {"wan.0.jitter": "0 s"})
 
 
 def test_the_fit_finds_times_that_the_model_made():
-    """Times of a made-up setting come back from their own message; a wrong width of gradients does not fit."""
+    """Times of a made-up setting come back from their own message; a wrong width does not fit."""
     wan, message = fit.Wan(STEADY), np.array([1.5e9])
     made = {
         "B1": float(wan.ring_s(message, fit.NOMINAL, 128 * 2.0**20)[0]),
