@@ -202,7 +202,7 @@ def _links(
             path = make_path(link, names[a], two_way)
             wire = 1 / payload_share(link.mtu_bytes) / (1 - link.loss)
         else:
-            path, wire = flat.flat_path(wan, scenario.nccl, link, (a, b), names[a], two_way)
+            path, wire = flat.flat_path(wan, scenario, link, (a, b), two_way)
         out.append(
             LinkPlan(
                 name=f"{names[a]}->{names[b]}",

@@ -12,7 +12,7 @@ from geosim.cost.problem import FlatPlan, LinkPlan, SitePlan
 from geosim.cost.transport import Path, make_path, payload_share
 from geosim.params import ParamTable
 from geosim.policy import SyncPolicy
-from geosim.scenario import Nccl, Scenario, WanLink
+from geosim.scenario import Nccl, Scenario, Site, WanLink
 
 
 def backend(scenario: Scenario, calibration: Calibration) -> str:
@@ -73,16 +73,23 @@ def make_wan(scenario: Scenario, calibration: Calibration) -> Wan:
     return Wan(tuple((b, a) for a, b in ways) if runs == "gloo" else ways, runs, rdma, channels, None)
 
 
+def sender_rate(site: Site) -> float:
+    """Bytes per second that come to the WAN: one node's NICs, or the site's uplink where that is less."""
+    hop = site.fabric.inter_node
+    nics = float("inf") if hop is None else site.accelerators_per_node * hop.bandwidth_bytes_per_s
+    return min(nics, site.uplink_bytes_per_s or float("inf"))
+
+
 def flat_path(
-    wan: Wan, nccl: Nccl, link: WanLink, way: tuple[int, int], source: str, two_way: bool
+    wan: Wan, scenario: Scenario, link: WanLink, way: tuple[int, int], two_way: bool
 ) -> tuple[Path, float]:
     """A way's path and its wire bytes for a byte of payload, by TCP or by RDMA."""
+    nccl, site = scenario.nccl, scenario.sites[way[0]]
     if not wan.rdma:
-        return make_path(link, source, two_way), 1 / payload_share(link.mtu_bytes) / (1 - link.loss)
-    pairs = wan.flows(*way, nccl)
-    return roce.make_path(
-        link, link.bandwidth(source), nccl, pairs, channel_bytes(nccl)
-    ), 1 / roce.payload_share(link.mtu_bytes)
+        return make_path(link, site.name, two_way), 1 / payload_share(link.mtu_bytes) / (1 - link.loss)
+    pairs, rate = wan.flows(*way, nccl), link.bandwidth(site.name)
+    path = roce.make_path(link, rate, nccl, pairs, channel_bytes(nccl), sender_rate(site))
+    return path, 1 / roce.payload_share(link.mtu_bytes)
 
 
 def make_flat(
@@ -120,7 +127,8 @@ def _edge(scenario: Scenario, wan: Wan, plan: LinkPlan, at_s: float) -> ring.Edg
     path = plan.path_at(at_s)
     link = scenario.link(*(scenario.sites[m].name for m in (plan.source, plan.target)))
     if plan.trace and link is not None and wan.rdma:
-        path = roce.make_path(link, path.rate_bytes_per_s, nccl, flows, channel_bytes(nccl))
+        sender = sender_rate(scenario.sites[plan.source])
+        path = roce.make_path(link, path.rate_bytes_per_s, nccl, flows, channel_bytes(nccl), sender)
     return ring.Edge(path, plan.wire_per_payload, flows)
 
 

@@ -5,10 +5,11 @@ start; it is held by its window, by marks, by losses and by its timeout:
 
 - window: n queue pairs with B bytes in flight each reach at most n B over the round trip.
 - marks (ECN, DCQCN: Zhu et al., SIGCOMM 2015, eq. 1): a marked queue pair sends half as fast and grows back.
-  Where the switch marks before it holds a bandwidth-delay product, the queue runs dry before rates have grown
-  back. In the sawtooth below all queue pairs halve at once, at the first mark: a floor.
-- no marks: what is in flight beyond the path and its buffer is dropped. Under go-back-N all that follows a
-  dropped packet is sent again.
+  Where the switch marks before it holds a bandwidth-delay product, the queue runs dry before rates have
+  grown back. In the sawtooth below all queue pairs halve at once, at the first mark: a floor.
+- no marks: where senders are faster than the link, what is in flight beyond the path and its buffer is
+  dropped. Under go-back-N all that follows a dropped packet is sent again. A window that a longer path would
+  hold can so be too much for a shorter one.
 - loss p: go-back-N loses W packets for each, so (1 - p) / (1 - p + p W) is left (Towsley 1979; about
   1 / (1 + p W)); selective repeat loses the packet itself.
 - timeout: 4.096 us x 2^t (InfiniBand specification, volume 1, 9.7.6.1.3). A round trip beyond it sends a
@@ -28,7 +29,7 @@ from geosim.units import TIME, show
 HEADER_BYTES = 44  # IPv4 20, UDP 8, base transport header 12, its checksum 4
 MTUS = (4096, 2048, 1024, 512, 256)
 MARK_SHARE = 0.3  # of the bottleneck's buffer: where the source of `papers/roce_distance` begins to mark
-_LEAST_QUEUE_BYTES = 256 * 1024  # of a link that states none, as under TCP
+_LEAST_QUEUE_BYTES = 16 * 1024 * 1024  # of a link that states none: what small data-centre switches share
 _FIBRE_S_PER_KM = 10.10e-6
 _FIBRE_S = 127e-6
 _CUT = 0.5
@@ -159,11 +160,19 @@ class Rates:
         return self.marks * self.losses * self.timeouts
 
 
-def rates(link: WanLink, rate_bytes_per_s: float, nccl: Nccl, channels: int, channel_bytes: float) -> Rates:
+def rates(
+    link: WanLink,
+    rate_bytes_per_s: float,
+    nccl: Nccl,
+    channels: int,
+    channel_bytes: float,
+    sender_bytes_per_s: float = math.inf,
+) -> Rates:
     """The parts of the rate of `channels` channels with `channel_bytes` of data in flight each.
 
     Args:
         rate_bytes_per_s: what the link has at the time, this way.
+        sender_bytes_per_s: at which packets come to the link; no queue builds where that is no faster.
 
     Raises:
         UsageError: a timeout that is over before an acknowledgement can be there: one line.
@@ -178,7 +187,9 @@ def rates(link: WanLink, rate_bytes_per_s: float, nccl: Nccl, channels: int, cha
     full = full_flight(rate_bytes_per_s, link.rtt_s)
     queue = max(full, _LEAST_QUEUE_BYTES) if link.queue_bytes is None else link.queue_bytes
     flight = channels * channel_bytes / share
-    if nccl.answers_ecn:
+    if sender_bytes_per_s <= rate_bytes_per_s:
+        marks = 1.0
+    elif nccl.answers_ecn:
         mark = MARK_SHARE * queue
         marks = mark_share(mark, full) if flight > full + mark else 1.0
     else:
@@ -192,10 +203,15 @@ def rates(link: WanLink, rate_bytes_per_s: float, nccl: Nccl, channels: int, cha
 
 
 def make_path(
-    link: WanLink, rate_bytes_per_s: float, nccl: Nccl, channels: int, channel_bytes: float
+    link: WanLink,
+    rate_bytes_per_s: float,
+    nccl: Nccl,
+    channels: int,
+    channel_bytes: float,
+    sender_bytes_per_s: float = math.inf,
 ) -> Path:
     """The path one way for `channels` channels; nothing starts slowly. Arguments as of `rates`."""
-    made = rates(link, rate_bytes_per_s, nccl, channels, channel_bytes)
+    made = rates(link, rate_bytes_per_s, nccl, channels, channel_bytes, sender_bytes_per_s)
     # What is sent again takes its share of a window as it does of the link.
     window = channel_bytes / payload_share(link.mtu_bytes) * made.losses * made.timeouts
     return Path(

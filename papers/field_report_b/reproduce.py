@@ -1,7 +1,5 @@
 """What the simulator says to the claims of field report B; assumptions are in the README and the reasons."""
 
-from itertools import combinations
-
 import numpy as np
 
 from geosim.cost import build, roce

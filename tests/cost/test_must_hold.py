@@ -31,8 +31,8 @@ def relative(**changes):
 
 def test_more_than_one_room_is_the_rooms_own_network():
     """One NIC a node: in one room plain data parallelism sends gradients twice out of each of three nodes in
-    every step (NCCL's ring). Apart, two nodes send them once (its tree), the third has no network to cross. With a
-    NIC an accelerator the room is as fast as it should be.
+    every step (NCCL's ring). Apart, two nodes send them once (its tree), and the third has no network to
+    cross. With a NIC an accelerator the room is as fast as it should be.
     """
     assert relative() > 1.2
     inter = "fabric.inter_node.bandwidth"
