@@ -11,8 +11,8 @@ from geosim.errors import UsageError
 def nccl_env(scenario: ScenarioName, settings: Settings = None, as_json: Json = False) -> None:
     """Print NCCL's environment for plain data parallelism over all sites, with a reason for each variable.
 
-    For a shell: eval "$(geosim nccl-env SCENARIO)". Algorithm, channels and buffer
-    come from evaluating the model on the links there are, the timeout from their
+    For a shell: eval "$(geosim nccl-env SCENARIO)". Algorithm, channels, buffer
+    come from evaluating the model on the links there are, and the timeout from
     round trips and jitter. Say what the WAN takes with --set nccl.net=ib (RDMA).
     """
     from geosim.tune.nccl import recommend

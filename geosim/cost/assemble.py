@@ -6,6 +6,7 @@ from functools import lru_cache, partial
 
 from geosim.cost import codec as codec_cost
 from geosim.cost import collective, flat, ring
+from geosim.cost.all_reduce import Wan, make_wan
 from geosim.cost.buckets import Buckets, exposed, make_buckets
 from geosim.cost.calibration import Calibration
 from geosim.cost.compute import held_elements, model_parts, site_step, tokens_per_accelerator
@@ -150,7 +151,7 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
     check_room(scenario, policy)
     sites = base_sites(scenario, policy.is_flat or isinstance(policy.update, Local), known)
     routes = make_routes(policy.topology, tuple(site.name for site in scenario.sites))
-    wan = flat.make_wan(scenario, known) if policy.is_flat else None
+    wan = make_wan(scenario, known) if policy.is_flat else None
     links = _links(scenario, policy, routes, wan)
     problem = partial(
         Problem,
@@ -180,7 +181,7 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
 
 
 def _links(
-    scenario: Scenario, policy: SyncPolicy, routes: tuple[Transfer, ...], wan: flat.Wan | None
+    scenario: Scenario, policy: SyncPolicy, routes: tuple[Transfer, ...], wan: Wan | None
 ) -> tuple[LinkPlan, ...]:
     names = [site.name for site in scenario.sites]
     out = []

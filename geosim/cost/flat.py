@@ -1,76 +1,14 @@
-"""Plain data parallelism over all ranks of all sites: the links it uses, and what each bucket takes there."""
+"""Plain data parallelism over all ranks of all sites: its links' paths, by TCP or RDMA, and its plan."""
 
-from dataclasses import dataclass
-
-import numpy as np
-
-from geosim.cost import collective, ring, roce, tree
+from geosim.cost import collective, roce
+from geosim.cost.all_reduce import AllReduce, Wan, channel_bytes
 from geosim.cost.buckets import make_buckets
 from geosim.cost.calibration import Calibration
-from geosim.cost.nccl_constants import LL128_DATA_BYTES, LL_DATA_BYTES
 from geosim.cost.problem import FlatPlan, LinkPlan, SitePlan
 from geosim.cost.transport import Path, make_path, payload_share
 from geosim.params import ParamTable
 from geosim.policy import SyncPolicy
-from geosim.scenario import Nccl, Scenario, Site, WanLink
-
-
-def backend(scenario: Scenario, calibration: Calibration) -> str:
-    """Whose collective runs: given, or gloo where all ranks are processors."""
-    processors = all(site.accelerator.bf16_flops is None for site in scenario.sites)
-    return calibration.backend or ("gloo" if processors else "nccl")
-
-
-def channel_bytes(nccl: Nccl) -> float:
-    """Data that a channel has in flight to a peer; NCCL picks Simple for buckets, so `auto` is that."""
-    return {"LL": LL_DATA_BYTES, "LL128": LL128_DATA_BYTES}.get(nccl.protocol, nccl.buffer_size_bytes)
-
-
-@dataclass(frozen=True)
-class Wan:
-    """The collective between sites.
-
-    Attributes:
-        ways: directed pairs of sites that data crosses.
-        kind: "gloo", "nccl" (its ring) or "tree".
-        rdma: whether queue pairs carry it, or TCP.
-        channels: of NCCL.
-        plan: of the tree.
-    """
-
-    ways: tuple[tuple[int, int], ...]
-    kind: str
-    rdma: bool
-    channels: int
-    plan: tree.TreePlan | None
-
-    def flows(self, source: int, target: int, nccl: Nccl) -> int:
-        """Connections of a way: queue pairs' windows are their channel's, TCP's are each socket's own."""
-        if self.kind == "gloo":
-            return 1
-        own = self.channels if self.plan is None else self.plan.flows(source, target, self.channels)
-        return own if self.rdma else own * nccl.sockets
-
-    def payload(self, source: int, target: int, total_bytes: float, ranks: int) -> float:
-        """Bytes that cross a way for `total_bytes` of gradients."""
-        if self.plan is None:
-            return ring.crossing_bytes(total_bytes, ranks)
-        return self.plan.payload_share(source, target) * total_bytes
-
-
-def make_wan(scenario: Scenario, calibration: Calibration) -> Wan:
-    """How the flat collective lies over the sites."""
-    sites = len(scenario.sites)
-    nccl, runs = scenario.nccl, backend(scenario, calibration)
-    channels, rdma = max(ring.NCCL_CHANNELS, nccl.min_channels), runs == "nccl" and nccl.routed_rdma
-    if sites == 1:
-        return Wan((), runs, rdma, channels, None)
-    if runs == "nccl" and nccl.algorithm == "tree":
-        plan = tree.make_tree(tuple(site.nodes for site in scenario.sites))
-        return Wan(plan.ways, "tree", rdma, channels, plan)
-    ways = tuple((a, (a + 1) % sites) for a in range(sites))
-    # Gloo's ranks pass what they have reduced to the one before them.
-    return Wan(tuple((b, a) for a, b in ways) if runs == "gloo" else ways, runs, rdma, channels, None)
+from geosim.scenario import Scenario, Site, WanLink
 
 
 def sender_rate(site: Site) -> float:
@@ -103,50 +41,29 @@ def make_flat(
 ) -> FlatPlan:
     """Every bucket's all-reduce, for each rate that a link takes on."""
     buckets = make_buckets(table, policy.codec.quantize.kind)
-    nccl, ranks, share = scenario.nccl, scenario.ranks, calibration.backward_share
+    share = calibration.backward_share
     if not links:
-        inside = collective.site_all_reduce(buckets.sizes, scenario.sites[0], nccl)
+        inside = collective.site_all_reduce(buckets.sizes, scenario.sites[0], scenario.nccl)
         return FlatPlan(share, buckets.ready, ((0.0, inside),), ())
-    payloads = tuple(wan.payload(link.source, link.target, buckets.total_bytes, ranks) for link in links)
     silence = max(site.step_s for site in sites) * (1 - share)
+    made = AllReduce(buckets.sizes, scenario.ranks, wan, scenario.nccl, silence, _stall(scenario, wan))
     changes = sorted({0.0} | {at for link in links for at, _ in link.trace})
-    durations = []
-    for at in changes:
-        edges = {(link.source, link.target): _edge(scenario, wan, link, at) for link in links}
-        each = _times(buckets.sizes, ranks, wan, nccl, edges) + _stall(scenario, wan)
-        each[0] += ring.ramp_time(
-            max(payloads), tuple(edges.values()), silence, _flight(buckets.sizes, ranks, wan, nccl)
-        )
-        durations.append((at, each))
-    return FlatPlan(share, buckets.ready, tuple(durations), payloads)
+    durations = tuple(
+        (at, made.times((_path_at(scenario, wan, link, at), link.wire_per_payload) for link in links))
+        for at in changes
+    )
+    return FlatPlan(share, buckets.ready, durations, made.payload_bytes)
 
 
-def _edge(scenario: Scenario, wan: Wan, plan: LinkPlan, at_s: float) -> ring.Edge:
-    """A way as it is at a time: queue pairs' share depends on the rate."""
-    nccl, flows = scenario.nccl, wan.flows(plan.source, plan.target, scenario.nccl)
+def _path_at(scenario: Scenario, wan: Wan, plan: LinkPlan, at_s: float) -> Path:
+    """A way's path at a time; queue pairs' share depends on the rate."""
     path = plan.path_at(at_s)
     link = scenario.link(*(scenario.sites[m].name for m in (plan.source, plan.target)))
-    if plan.trace and link is not None and wan.rdma:
-        sender = sender_rate(scenario.sites[plan.source])
-        path = roce.make_path(link, path.rate_bytes_per_s, nccl, flows, channel_bytes(nccl), sender)
-    return ring.Edge(path, plan.wire_per_payload, flows)
-
-
-def _times(
-    sizes: np.ndarray, ranks: int, wan: Wan, nccl: Nccl, edges: dict[tuple[int, int], ring.Edge]
-) -> np.ndarray:
-    if wan.plan is not None:
-        return tree.nccl_times(sizes, wan.plan, edges, wan.channels, channel_bytes(nccl))
-    if wan.kind == "gloo":
-        return ring.gloo_times(sizes, ranks, tuple(edges.values()))
-    return ring.nccl_times(sizes, ranks, tuple(edges.values()), wan.channels * channel_bytes(nccl))
-
-
-def _flight(sizes: np.ndarray, ranks: int, wan: Wan, nccl: Nccl) -> float:
-    """The most that a collective keeps in flight: gloo two segments, NCCL its channels' buffers."""
-    if wan.kind == "gloo":
-        return 2 * float(ring.gloo_segment(sizes, ranks).max())
-    return wan.channels * channel_bytes(nccl)
+    if not plan.trace or link is None or not wan.rdma:
+        return path
+    nccl, sender = scenario.nccl, sender_rate(scenario.sites[plan.source])
+    flows = wan.flows(plan.source, plan.target, nccl)
+    return roce.make_path(link, path.rate_bytes_per_s, nccl, flows, channel_bytes(nccl), sender)
 
 
 def _stall(scenario: Scenario, wan: Wan) -> float:

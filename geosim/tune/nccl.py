@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from geosim.cost import Calibration, Problem, build, roce
+from geosim.cost.all_reduce import backend, channel_bytes, make_wan
 from geosim.cost.buckets import finish_time
 from geosim.cost.collective import site_cluster
-from geosim.cost.flat import backend, channel_bytes, make_wan
 from geosim.cost.nccl_constants import GB, PCIE_GB_PER_S
 from geosim.errors import UsageError
 from geosim.policy import load_policy

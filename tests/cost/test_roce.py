@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from geosim.cost import build, roce
-from geosim.cost.flat import channel_bytes
+from geosim.cost.all_reduce import channel_bytes
 from geosim.errors import UsageError
 from geosim.policy import load_policy
 from geosim.scenario import Nccl, WanLink, load_scenario
