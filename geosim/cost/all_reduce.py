@@ -1,4 +1,4 @@
-"""The all-reduce that plain data parallelism runs between sites: the links it uses, what each bucket takes."""
+"""The all-reduce that plain data parallelism runs between sites: its links, and what each bucket takes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
