@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from geosim.commands import questions, traces
+from geosim.commands import nccl_env, questions, traces
 from geosim.commands.goodput import goodput
 from geosim.commands.shared import (
     CalibrationFile,
@@ -241,6 +241,7 @@ def plan(
 for question in (questions.sweep, questions.require, questions.sensitivity, goodput):
     app.command()(question)
 app.command()(traces.trace)
+app.command("nccl-env")(nccl_env.nccl_env)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -5,11 +5,12 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 from geosim.cost import codec as codec_cost
-from geosim.cost import collective, ring
+from geosim.cost import collective, flat, ring
+from geosim.cost.all_reduce import Wan, make_wan
 from geosim.cost.buckets import Buckets, exposed, make_buckets
 from geosim.cost.calibration import Calibration
 from geosim.cost.compute import held_elements, model_parts, site_step, tokens_per_accelerator
-from geosim.cost.problem import FlatPlan, FragmentPlan, LinkPlan, Problem, SitePlan
+from geosim.cost.problem import FragmentPlan, LinkPlan, Problem, SitePlan
 from geosim.cost.room import check_room
 from geosim.cost.routes import Transfer, make_routes, pairs
 from geosim.cost.transport import make_path, payload_share
@@ -57,7 +58,7 @@ def base_sites(scenario: Scenario, local: bool, calibration: Calibration) -> tup
         if shown is None:
             shown = made.data_s
         if shown is None:
-            durations = collective.site_all_reduce(_buckets(work).sizes, site)
+            durations = collective.site_all_reduce(_buckets(work).sizes, site, scenario.nccl)
             shown = (
                 exposed(_buckets(work), durations, calibration.backward_share * step)
                 if site.ranks > 1
@@ -101,7 +102,8 @@ def colocated_step(scenario: Scenario, calibration: Calibration) -> float:
     shown = calibration.site_collective_s
     if shown is None:
         buckets = _buckets(work)
-        durations = collective.site_all_reduce(buckets.sizes, room.model_copy(update={"nodes": nodes}))
+        together = room.model_copy(update={"nodes": nodes})
+        durations = collective.site_all_reduce(buckets.sizes, together, scenario.nccl)
         shown = exposed(buckets, durations, calibration.backward_share * step) if scenario.ranks > 1 else 0.0
     return step + shown + max(site.update_s for site in sites)
 
@@ -149,7 +151,8 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
     check_room(scenario, policy)
     sites = base_sites(scenario, policy.is_flat or isinstance(policy.update, Local), known)
     routes = make_routes(policy.topology, tuple(site.name for site in scenario.sites))
-    links = _links(scenario, policy, routes, _flat_backend(scenario, known))
+    wan = make_wan(scenario, known) if policy.is_flat else None
+    links = _links(scenario, policy, routes, wan)
     problem = partial(
         Problem,
         scenario=scenario.name,
@@ -161,10 +164,10 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
         colocated_step_s=colocated_step(scenario, known),
         ddp_wan_bytes=ddp_wan_bytes(scenario),
     )
-    if policy.is_flat:
-        flat = _flat(scenario, policy, links, sites, known)
+    if wan is not None:
+        made = flat.make_flat(scenario, policy, _table(scenario.workload), wan, links, sites, known)
         plain = tuple(replace(site, collective_s=0.0) for site in sites)
-        return problem(sites=plain, fragments=(), plan=None, flat=flat)
+        return problem(sites=plain, fragments=(), plan=None, flat=made)
     layout = make_layout(_table(scenario.workload), policy, min(site.ranks for site in scenario.sites))
     least = min(scenario.sites, key=lambda site: site.ranks)
     if least.ranks < layout.shards:
@@ -177,41 +180,40 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
     return problem(sites=sites, fragments=fragments, plan=make_plan(layout), flat=None)
 
 
-def _flat_backend(scenario: Scenario, calibration: Calibration) -> str:
-    """What carries a flat ring: given, or gloo where all ranks are processors."""
-    processors = all(site.accelerator.bf16_flops is None for site in scenario.sites)
-    return calibration.backend or ("gloo" if processors else "nccl")
-
-
 def _links(
-    scenario: Scenario, policy: SyncPolicy, routes: tuple[Transfer, ...], flat_backend: str
+    scenario: Scenario, policy: SyncPolicy, routes: tuple[Transfer, ...], wan: Wan | None
 ) -> tuple[LinkPlan, ...]:
     names = [site.name for site in scenario.sites]
     out = []
-    ways = pairs(policy.topology, routes, len(names))
-    if policy.is_flat and flat_backend == "gloo":
-        # Its ranks pass what they have reduced to the one before them.
-        ways = tuple((b, a) for a, b in ways)
+    ways = pairs(policy.topology, routes, len(names)) if wan is None else wan.ways
     at_once = not isinstance(policy.topology, Hub | Tree)
     for a, b in ways:
         stated = scenario.link(names[a], names[b])
         if stated is None:
+            what = f"topology '{policy.topology.kind}'"
+            if wan is not None and wan.plan is not None:
+                what = "nccl.algorithm 'tree'"
             raise UsageError(
-                f"wan: no link joins {names[a]} and {names[b]}: topology '{policy.topology.kind}' needs one;"
-                " add it or choose another topology"
+                f"wan: no link joins {names[a]} and {names[b]}: {what} needs one; add it or choose another"
+                f" {what.split()[0].removeprefix('nccl.')}"
             )
         link = stated.average()
         ratio = link.bandwidth(names[a]) / link.bandwidth_bytes_per_s
         two_way = at_once and (b, a) in ways
+        if wan is None:
+            path = make_path(link, names[a], two_way)
+            wire = 1 / payload_share(link.mtu_bytes) / (1 - link.loss)
+        else:
+            path, wire = flat.flat_path(wan, scenario, link, (a, b), two_way)
         out.append(
             LinkPlan(
                 name=f"{names[a]}->{names[b]}",
                 source=a,
                 target=b,
-                path=make_path(link, names[a], two_way),
+                path=path,
                 two_way=two_way,
                 jitter_s=link.jitter_s,
-                wire_per_payload=1 / payload_share(link.mtu_bytes) / (1 - link.loss),
+                wire_per_payload=wire,
                 trace=tuple((p.at_s, p.bandwidth_bytes_per_s * ratio) for p in link.trace),
                 number=next(i for i, other in enumerate(scenario.wan) if other is stated),
                 varying=stated if stated.varies else None,
@@ -230,14 +232,18 @@ def _fragment(
     rows: list[tuple[float, float, float, float]] = []
     for site in scenario.sites:
         rate = codec_cost.rates(policy.codec, site.accelerator, calibration)
-        flag = calibration.flag_s if calibration.flag_s is not None else collective.site_flag(site)
+        flag = (
+            calibration.flag_s
+            if calibration.flag_s is not None
+            else collective.site_flag(site, scenario.nccl)
+        )
         encode = codec_cost.encode_time(share, rate) + flag
         decode = codec_cost.decode_time(share, policy.codec, len(scenario.sites), rate)
         if calibration.gather_s_per_byte is not None:
             gather = 4.0 * numel * calibration.gather_s_per_byte
         else:
             mine = 4.0 * numel / model_parts(scenario.workload)
-            gather = float(collective.site_all_gather(mine, site, layout.shards))
+            gather = float(collective.site_all_gather(mine, site, layout.shards, scenario.nccl))
         accumulate = isinstance(policy.update, Accumulate)
         whole = calibration.optimizer_s if accumulate else calibration.outer_s
         if whole is None:
@@ -260,26 +266,3 @@ def _streams_used(policy: SyncPolicy, payload_bytes: float) -> int:
     if policy.chunk_bytes is None:
         return policy.streams
     return max(1, min(policy.streams, math.ceil(payload_bytes / policy.chunk_bytes)))
-
-
-def _flat(
-    scenario: Scenario,
-    policy: SyncPolicy,
-    links: tuple[LinkPlan, ...],
-    sites: tuple[SitePlan, ...],
-    calibration: Calibration,
-) -> FlatPlan:
-    dtype = policy.codec.quantize.kind
-    buckets = make_buckets(_table(scenario.workload), dtype)
-    payload = ring.crossing_bytes(buckets.total_bytes, scenario.ranks)
-    if not links:
-        inside = collective.site_all_reduce(buckets.sizes, scenario.sites[0])
-        return FlatPlan(calibration.backward_share, buckets.ready, ((0.0, inside),), 0.0)
-    gloo = _flat_backend(scenario, calibration) == "gloo"
-    silence = max(site.step_s for site in sites) * (1 - calibration.backward_share)
-    made = ring.Ring(buckets.sizes, scenario.ranks, gloo, silence)
-    changes = sorted({0.0} | {at for link in links for at, _ in link.trace})
-    durations = tuple(
-        (at, made.times((link.path_at(at), link.wire_per_payload) for link in links)) for at in changes
-    )
-    return FlatPlan(calibration.backward_share, buckets.ready, durations, payload, made)

@@ -5,13 +5,15 @@ is fastest. All others run plain rings over the tiers of their fabric: n ranks m
 in n - 1 phases (Patarasuk and Yuan, JPDC 2009); a phase costs the tier's latency.
 """
 
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
 from geosim.cost import nccl
-from geosim.cost.nccl_constants import Architecture
-from geosim.scenario import Fabric, Hop, Site
+from geosim.cost.nccl_constants import ALGORITHMS, PROTOCOLS, Algorithm, Architecture
+from geosim.errors import UsageError
+from geosim.scenario import Fabric, Hop, Nccl, Site
 
 Number = TypeVar("Number", float, np.ndarray)
 
@@ -28,7 +30,10 @@ _NVLINK: dict[str, Architecture] = {
 }
 
 
-def site_cluster(site: Site) -> nccl.Cluster | None:
+_PLAIN = Nccl()
+
+
+def site_cluster(site: Site, settings: Nccl = _PLAIN) -> nccl.Cluster | None:
     """A site as NCCL sees it, a NIC an accelerator; None where it does not run over NVLink."""
     name = site.accelerator.name
     architecture = next((kind for start, kind in _NVLINK.items() if name.startswith(start)), None)
@@ -44,7 +49,31 @@ def site_cluster(site: Site) -> nccl.Cluster | None:
         nic_bytes_per_s=across.bandwidth_bytes_per_s,
         node_latency_s=inside.latency_s,
         net_latency_s=across.latency_s,
+        algorithms=ALGORITHMS if settings.algorithm == "auto" else (settings.algorithm,),
+        protocols=PROTOCOLS if settings.protocol == "auto" else (settings.protocol,),
+        buffer_bytes=settings.buffer_size_bytes,
+        min_channels=settings.min_channels,
+        gpu_direct=settings.gdr_level != "LOC",
     )
+
+
+def _site_best(
+    size_bytes: np.ndarray, site: Site, settings: Nccl, collective: nccl.Collective
+) -> np.ndarray | None:
+    """Seconds under NCCL, None where it does not run. Gathers have no tree: those run as rings."""
+    cluster = site_cluster(site, settings)
+    if cluster is None:
+        return None
+    if collective != "all-reduce" and "ring" not in cluster.algorithms:
+        rings: tuple[Algorithm, ...] = (*cluster.algorithms, "ring")
+        cluster = replace(cluster, algorithms=rings)
+    try:
+        return nccl.best(size_bytes, cluster, collective)
+    except UsageError:
+        raise UsageError(
+            f"nccl.algorithm: '{settings.algorithm}' with protocol '{settings.protocol}' cannot run an"
+            f" {collective} at site {site.name}: use auto, ring or tree"
+        ) from None
 
 
 def reduce_scatter(size_bytes: Number, ranks: int, hop: Hop) -> Number:
@@ -97,15 +126,15 @@ def hierarchical_all_gather(size_bytes: Number, nodes: int, per_node: int, fabri
     return inside + all_gather(size_bytes / per_node, nodes, fabric.inter_node or fabric.intra_node)
 
 
-def site_all_reduce(size_bytes: Number, site: Site) -> Number:
+def site_all_reduce(size_bytes: Number, site: Site, settings: Nccl = _PLAIN) -> Number:
     """Seconds of an all-reduce over one site."""
-    cluster = site_cluster(site)
-    if cluster is not None:
-        return _like(size_bytes, nccl.best(np.asarray(size_bytes), cluster))
+    took = _site_best(np.asarray(size_bytes), site, settings, "all-reduce")
+    if took is not None:
+        return _like(size_bytes, took)
     return hierarchical_all_reduce(size_bytes, site.nodes, site.accelerators_per_node, site.fabric)
 
 
-def site_all_gather(size_bytes: Number, site: Site, shards: int) -> Number:
+def site_all_gather(size_bytes: Number, site: Site, shards: int, settings: Nccl = _PLAIN) -> Number:
     """Seconds until the whole site has `size_bytes` that lie in equal parts on `shards` of its ranks.
 
     With fewer shards than ranks the others still have to receive everything, so the fabric moves as many
@@ -118,9 +147,9 @@ def site_all_gather(size_bytes: Number, site: Site, shards: int) -> Number:
             site.fabric.inter_node if site.nodes > 1 and site.fabric.inter_node else site.fabric.intra_node
         )
         return size_bytes / slowest.bandwidth_bytes_per_s + (site.ranks - 1) * slowest.latency_s
-    cluster = site_cluster(site)
-    if cluster is not None:
-        return _like(size_bytes, nccl.best(np.asarray(size_bytes), cluster, "all-gather"))
+    took = _site_best(np.asarray(size_bytes), site, settings, "all-gather")
+    if took is not None:
+        return _like(size_bytes, took)
     return hierarchical_all_gather(size_bytes, site.nodes, site.accelerators_per_node, site.fabric)
 
 
@@ -129,6 +158,6 @@ def _like(size_bytes: Number, seconds: np.ndarray) -> Number:
     return seconds if isinstance(size_bytes, np.ndarray) else float(seconds)
 
 
-def site_flag(site: Site) -> float:
+def site_flag(site: Site, settings: Nccl = _PLAIN) -> float:
     """Seconds of an all-reduce of a few bytes over one site: latency alone."""
-    return float(site_all_reduce(8.0, site))
+    return float(site_all_reduce(8.0, site, settings))

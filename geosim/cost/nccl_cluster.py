@@ -20,6 +20,9 @@ class Cluster:
         cpu: "intel", "amd" or "other": what posting to a NIC takes.
         algorithms, protocols: those allowed (NCCL_ALGO, NCCL_PROTO, NCCL_NVLS_ENABLE).
         buffer_bytes: of a channel for the Simple protocol (NCCL_BUFFSIZE).
+        min_channels: where NCCL would lay fewer (NCCL_MIN_NCHANNELS).
+        gpu_direct: NICs read accelerators' memory (NCCL_NET_GDR_LEVEL). Else data stops in host memory, and
+            what is sent and what is received share the PCIe link above accelerator and NIC each way.
     """
 
     architecture: c.Architecture
@@ -34,13 +37,15 @@ class Cluster:
     algorithms: tuple[c.Algorithm, ...] = c.ALGORITHMS
     protocols: tuple[c.Protocol, ...] = c.PROTOCOLS
     buffer_bytes: float = c.SIMPLE_BUFFER_BYTES
+    min_channels: int = 1
+    gpu_direct: bool = True
 
     def __post_init__(self) -> None:
         for field, known in (("architecture", tuple(c.NVLINK_SHARE)), ("cpu", tuple(c.NET_OVERHEAD_US))):
             given = getattr(self, field)
             if given not in known:
                 raise UsageError(f"{field}: '{given}' is unknown: use one of {', '.join(known)}")
-        for field in ("nodes", "per_node"):
+        for field in ("nodes", "per_node", "min_channels"):
             if getattr(self, field) < 1:
                 raise UsageError(f"{field}: {getattr(self, field)} must be 1 or more")
         for field in ("node_latency_s", "net_latency_s"):
@@ -78,7 +83,7 @@ class Cluster:
     @property
     def net(self) -> float:
         """Bytes per second out of one node: its NICs, or its accelerators' PCIe where that is less."""
-        pcie = self.per_node * c.PCIE_GB_PER_S[self.architecture] * c.GB
+        pcie = self.per_node * c.PCIE_GB_PER_S[self.architecture] * c.GB / (1 if self.gpu_direct else 2)
         return min(self.nics * self.nic_bytes_per_s * c.NET_SHARE, pcie)
 
     @property
@@ -94,7 +99,7 @@ class Cluster:
     @property
     def channels(self) -> int:
         """Channels that a ring or a tree runs on."""
-        return 2 * self.graph_channels
+        return max(2 * self.graph_channels, self.min_channels)
 
     @property
     def heads(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from geosim.cost.ring import Ring
+from geosim.cost.all_reduce import AllReduce
 from geosim.cost.routes import Transfer
 from geosim.cost.transport import Path
 from geosim.policy import SyncPolicy
@@ -94,14 +94,14 @@ class FlatPlan:
         backward_share: of a step's compute.
         ready: share of the backward pass done when each bucket leaves.
         durations: (from second, each bucket's all-reduce in seconds), one entry for each change of a link's
-        trace. payload_bytes: over each edge of the ring, a step. ring: what makes durations of links.
+        trace. payload_bytes: over each link, a step. made: what makes durations of links.
     """
 
     backward_share: float
     ready: np.ndarray
     durations: tuple[tuple[float, np.ndarray], ...]
-    payload_bytes: float
-    ring: Ring | None = None
+    payload_bytes: tuple[float, ...]
+    made: AllReduce | None = None
 
 
 @dataclass(frozen=True)

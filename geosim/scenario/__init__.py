@@ -5,6 +5,7 @@ from geosim.scenario.fabric import Fabric, Hop
 from geosim.scenario.faults import Faults
 from geosim.scenario.link import TracePoint, WanLink
 from geosim.scenario.loader import change_scenario, load_scenario, scenario_names
+from geosim.scenario.nccl import Nccl
 from geosim.scenario.parallel import Parallel
 from geosim.scenario.prices import Prices, SitePrices
 from geosim.scenario.scenario import Scenario
@@ -17,6 +18,7 @@ __all__ = [
     "Faults",
     "Hop",
     "Model",
+    "Nccl",
     "Parallel",
     "Prices",
     "Scenario",

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from geosim.documents import read_yaml
+from geosim.documents import nearest, read_yaml
 from geosim.errors import UsageError
 from geosim.scenario.ranges import Rate, Speed, Storage
 from geosim.spec import Spec, from_dict
@@ -53,12 +53,21 @@ def accelerators() -> dict[str, Accelerator]:
     }
 
 
+def _nearest(name: str) -> str | None:
+    """The accelerator that was probably meant: one of the same make before one that is spelt alike."""
+    make = name.lower().split("-")[0]
+    same = [known for known in accelerators() if known.lower().split("-")[0] == make]
+    return nearest(name, same) or next(iter(same), None) or nearest(name, accelerators())
+
+
 def resolve_accelerator(value: Any) -> Any:
     """Validator: a catalog name, or an accelerator written out."""
     if not isinstance(value, str):
         return value
     if value not in accelerators():
+        near = _nearest(value)
+        meant = f"did you mean '{near}'? " if near else ""
         raise UsageError(
-            f"unknown accelerator '{value}': use one of {', '.join(accelerators())}, or write one out"
+            f"unknown accelerator '{value}': {meant}use one of {', '.join(accelerators())}, or write one out"
         )
     return accelerators()[value]

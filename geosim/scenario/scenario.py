@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from geosim.errors import UsageError
 from geosim.scenario.faults import Faults
 from geosim.scenario.link import WanLink
+from geosim.scenario.nccl import Nccl
 from geosim.scenario.prices import Prices
 from geosim.scenario.site import Site
 from geosim.scenario.workload import Workload
@@ -23,6 +24,7 @@ class Scenario(Spec):
     workload: Workload
     prices: Prices | None = None
     faults: Faults | None = None
+    nccl: Nccl = Nccl()
 
     @model_validator(mode="after")
     def _consistent(self) -> "Scenario":

@@ -266,11 +266,11 @@ def _fill_flat(row: _Row, problem: Problem) -> None:
     done = 1 - flat.backward_share * (1 - flat.ready)
     ready = (update[:, None] + compute[:, None] * done).max(axis=0)
     took = float((ready + total[-1] - total + duration).max())
-    wire = [link.wire_per_payload for link in problem.links]
+    links = zip(flat.payload_bytes, problem.links, strict=True)
+    crossing = [payload * link.wire_per_payload for payload, link in links]
     row.scalars |= {
         "flat_s": took, "flat_exposed_s": took - float((compute + update).mean()),
-        "flat_exchange_s": float(total[-1]),
-        "flat_bytes": flat.payload_bytes * sum(wire) / len(wire) if wire else 0.0,
+        "flat_exchange_s": float(total[-1]), "flat_bytes": float(np.mean(crossing)) if crossing else 0.0,
     }  # fmt: skip
 
 

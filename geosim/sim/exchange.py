@@ -6,9 +6,8 @@ through with the fragment's last round, so it delays only exchanges that follow 
 through when all it receives has come and all it sends has left.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
 
 import simpy
 

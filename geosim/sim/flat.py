@@ -42,9 +42,9 @@ def run_flat(problem: Problem, seed: int, windows: int, tracer: Tracer | None = 
                 tracer.span(site.name, "windows", what, now, now + took)
             for b, (begin, length) in enumerate(zip(starts, duration, strict=True)):
                 tracer.span("ring", "all-reduce", f"bucket {b}", now + begin, now + begin + length)
-            moved = flat.payload_bytes / (took - starts[0])
-            for link in problem.links:
-                tracer.samples.append((link.name, now + starts[0], moved * link.wire_per_payload))
+            for payload, link in zip(flat.payload_bytes, problem.links, strict=True):
+                moved = payload * link.wire_per_payload / (took - starts[0])
+                tracer.samples.append((link.name, now + starts[0], moved))
                 tracer.samples.append((link.name, now + took, 0.0))
         now += took
         ends[i] = now
@@ -64,5 +64,8 @@ def run_flat(problem: Problem, seed: int, windows: int, tracer: Tracer | None = 
         steps=windows,
         elapsed_s=float(ends[-1] - ends[0]),
         site_parts_s=by_site,
-        link_bytes=tuple(windows * flat.payload_bytes * link.wire_per_payload for link in problem.links),
+        link_bytes=tuple(
+            windows * payload * link.wire_per_payload
+            for payload, link in zip(flat.payload_bytes, problem.links, strict=True)
+        ),
     )

@@ -11,7 +11,6 @@ import numpy as np
 import simpy
 
 from geosim.cost.problem import LinkPlan, Problem
-from geosim.cost.ring import crossing_bytes
 from geosim.sim.flat import WARM_STEPS
 from geosim.sim.inject import Injected, stretched
 from geosim.sim.jitter import SiteJitter
@@ -25,14 +24,14 @@ class FlatRun:
 
     Attributes:
         ends_s: of each step. compute_s, waits_s: of each site and step. last_s: the all-reduce of a step at
-            the end. again_bytes: sent in vain over each edge of the ring. failed_at_s: as in `Weather`.
+            the end. again_bytes: sent in vain over each link. failed_at_s: as in `Weather`.
     """
 
     ends_s: np.ndarray
     compute_s: np.ndarray
     waits_s: np.ndarray
     last_s: float
-    again_bytes: float
+    again_bytes: tuple[float, ...]
     failed_at_s: float
 
 
@@ -78,7 +77,7 @@ class _Clock:
         if self._made is None:
             flat = self._problem.flat
             assert flat is not None
-            if flat.ring is None:
+            if flat.made is None:
                 return flat.durations[0][1]
             crossings = [
                 (replace(plan.path, rate_bytes_per_s=rate), plan.wire_per_payload)
@@ -87,7 +86,7 @@ class _Clock:
             key = tuple(crossings)
             if key not in self._known:
                 down = min(self._rates) == 0
-                self._known[key] = np.full(len(flat.ready), math.inf) if down else flat.ring.times(crossings)
+                self._known[key] = np.full(len(flat.ready), math.inf) if down else flat.made.times(crossings)
             self._made = self._known[key]
         return self._made
 
@@ -114,7 +113,7 @@ def run(
             if faults:
                 compute[m, i] = stretched(compute[m, i], now + pause + update[m], faults)
         ready = now + pause + (update[:, None] + compute[:, i, None] * done).max(axis=0)
-        end, more = _reduce(clock, ready, flat.ring.buckets if flat.ring else np.zeros(len(ready)))
+        end, more = _reduce(clock, ready, flat.made.buckets if flat.made else np.zeros(len(ready)))
         again += more
         waits[:, i] = end - now - pause - compute[:, i] - update
         if tracer is not None:
@@ -124,7 +123,7 @@ def run(
                 tracer.span(site.name, "train", "compute 1 steps", begun + u, begun + u + c)
                 tracer.span(site.name, "train", "wait", begun + u + c, end)
         now = ends[i] = end
-    waste = crossing_bytes(again, flat.ring.ranks) if flat.ring else 0.0
+    waste = flat.made.crossing(again) if flat.made else ()
     last = clock.durations()
     total = float(last.sum()) if np.isfinite(last).all() else 0.0
     return FlatRun(ends, compute, waits, total, waste, clock.weather.failed_at_s)
@@ -169,7 +168,7 @@ def run_varying(problem: Problem, seed: int, windows: int, tracer: Tracer | None
         for c, site, w in zip(made.compute_s[:, kept], problem.sites, made.waits_s[:, kept], strict=True)
     )
     parts = {part: float(np.mean([mine[part] for mine in by_site])) for part in PARTS}
-    sent = windows * flat.payload_bytes + made.again_bytes
+    sent = [windows * p + w for p, w in zip(flat.payload_bytes, made.again_bytes, strict=True)]
     return Record(
         step_s=np.diff(made.ends_s),
         exchange_s=np.full(windows, made.last_s),
@@ -177,5 +176,5 @@ def run_varying(problem: Problem, seed: int, windows: int, tracer: Tracer | None
         steps=windows,
         elapsed_s=float(made.ends_s[-1] - made.ends_s[0]),
         site_parts_s=by_site,
-        link_bytes=tuple(sent * link.wire_per_payload for link in problem.links),
+        link_bytes=tuple(s * link.wire_per_payload for s, link in zip(sent, problem.links, strict=True)),
     )

@@ -60,7 +60,7 @@ def test_a_claim_unlike_its_mark_fails_the_command(monkeypatch, capsys, status: 
     monkeypatch.setattr(command, "folders", lambda: [FIELD_REPORT])
     ours = {c.id: c.value for c in rows}
     monkeypatch.setattr(reproduce, "reproduce", lambda: ours)
-    marked = [dataclasses.replace(c, status="reproduced") for c in rows]
+    marked = [dataclasses.replace(c, status="reproduced", reason="") for c in rows]
     monkeypatch.setattr(command, "read_claims", lambda _: marked)
     assert command.main([]) == 0
     if status == "reproduced":

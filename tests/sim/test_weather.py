@@ -238,7 +238,7 @@ def test_an_outage_stops_the_ring_for_as_long_as_tcp_waits():
     tried = flat_weather.run(
         problem, 0, 6, Injected(down=((0, start, start + 2.0),), patience=Patience(0.5, 9, 0.0))
     )
-    assert tried.again_bytes > 0
+    assert min(tried.again_bytes) > 0
     assert tried.ends_s[-1] > calm.ends_s[-1] + 2
 
 
