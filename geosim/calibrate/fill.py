@@ -1,0 +1,210 @@
+"""What was read, put into a scenario: one link, some sites' fabric, the workload."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from geosim.calibrate.combine import Choice
+from geosim.calibrate.fabric_fit import short_name
+from geosim.calibrate.reading import Value
+from geosim.cost.collective import site_cluster
+from geosim.errors import UsageError
+from geosim.scenario import Scenario, Site, WanLink
+from geosim.spec import from_dict
+from geosim.units import BANDWIDTH, format_exact
+
+_ALIKE = 0.02  # both ways within this share are one bandwidth
+
+
+@dataclass(frozen=True)
+class Change:
+    """A field of the scenario, as text before and after, and the files that say so."""
+
+    path: str
+    before: str
+    after: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A scenario with what was read in it.
+
+    Attributes:
+        scenario: the new one.
+        changes: what is new in it.
+        unknown: what stays as it was and may not fit any more, each in a sentence.
+    """
+
+    scenario: Scenario
+    changes: tuple[Change, ...]
+    unknown: tuple[str, ...]
+
+
+def fill(scenario: Scenario, choices: Sequence[Choice], link: str | None, sites: Sequence[str]) -> Filled:
+    """A scenario with the chosen values.
+
+    Args:
+        scenario: to start from.
+        choices: of `combine`.
+        link: two sites, as in ``east-west``: where the client (iperf3 -c, ping) ran, then where the server did.
+        sites: whose fabric was measured; empty: the scenario's only site.
+
+    Raises:
+        UsageError: no link or site named though there are values for one, or one that is not there: one line.
+    """
+    data = scenario.to_dict()
+    parts = {
+        part: [c for c in choices if c.value.field.startswith(f"{part}.")]
+        for part in ("link", "fabric", "workload")
+    }
+    if link is not None and not parts["link"]:
+        raise UsageError(f"--link {link}: no file has values of a link")
+    if sites and not parts["fabric"]:
+        raise UsageError(f"--site {sites[0]}: no file has values of a fabric")
+    changes: list[Change] = []
+    unknown: list[str] = []
+    if parts["link"]:
+        _fill_link(scenario, data, parts["link"], link, changes)
+    if parts["fabric"]:
+        _fill_fabric(scenario, data, parts["fabric"], sites, changes, unknown)
+    for choice in parts["workload"]:
+        _put(data["workload"], "workload", choice, changes)
+    unknown += _stale(scenario, parts["workload"])
+    files = list(dict.fromkeys(file for change in changes for file in change.files))
+    if files:
+        data["about"] = f"{scenario.about} Calibrated from {', '.join(files)}.".strip()
+    return Filled(from_dict(Scenario, data, f"scenario {scenario.name}"), tuple(changes), tuple(unknown))
+
+
+def _put(
+    here: dict[str, Any], path: str, choice: Choice, changes: list[Change], key: str = "", plain: Any = None
+) -> None:
+    """Set one field of a mapping and note the change."""
+    key = key or choice.value.field.rpartition(".")[2]
+    before = here.get(key)
+    here[key] = choice.value.plain if plain is None else plain
+    changes.append(Change(f"{path}.{key}", _said(before), _said(here[key]), choice.files))
+
+
+def _said(value: Any) -> str:
+    if value is None:
+        return "not given"
+    return str(value.get("name")) if isinstance(value, dict) else str(value)
+
+
+def _fill_link(
+    scenario: Scenario, data: dict[str, Any], choices: list[Choice], name: str | None, changes: list[Change]
+) -> None:
+    if name is None:
+        raise UsageError("--link: say which link was measured, like --link east-west: client first")
+    client, server = _ends(scenario, name)
+    index = next((i for i, w in enumerate(scenario.wan) if set(w.between) == {client, server}), None)
+    by_field = {choice.value.field.removeprefix("link."): choice for choice in choices}
+    if index is None:
+        missing = [key for key in ("bandwidth", "rtt") if key not in by_field]
+        if missing and not ("back_bandwidth" in by_field and missing == ["bandwidth"]):
+            raise UsageError(
+                f"--link {name}: the scenario has no such link, and for a new one the files lack {' and '.join(missing)}"
+            )
+        index = len(scenario.wan)
+        data["wan"].append({"between": [client, server]})
+    elif scenario.wan[index].trace and {"bandwidth", "back_bandwidth"} & by_field.keys():
+        raise UsageError(
+            f"wan.{index}.trace: says the bandwidth of {scenario.wan[index].name}: take it out first"
+        )
+    here, path = data["wan"][index], f"wan.{index}"
+    for key, choice in by_field.items():
+        if key not in ("bandwidth", "back_bandwidth"):
+            _put(here, path, choice, changes)
+    old = scenario.wan[index] if index < len(scenario.wan) else None
+    _fill_bandwidths(here, path, by_field, old, client, changes)
+
+
+def _fill_bandwidths(
+    here: dict[str, Any],
+    path: str,
+    by_field: dict[str, Choice],
+    old: WanLink | None,
+    client: str,
+    changes: list[Change],
+) -> None:
+    """Forward and backward as the link names its ends; one that was alike both ways, and measured one way, stays so."""
+    out, back = by_field.get("bandwidth"), by_field.get("back_bandwidth")
+    if old is not None and old.between[0] != client:
+        out, back = back, out
+    if out is not None and back is not None:
+        forward, backward = float(str(out.value.value)), float(str(back.value.value))
+        _put(here, path, out, changes, "bandwidth")
+        if abs(forward - backward) <= _ALIKE * max(forward, backward):
+            here["back_bandwidth"] = None
+        else:
+            _put(here, path, back, changes, "back_bandwidth")
+    elif back is not None and old is not None and old.back_bandwidth_bytes_per_s is not None:
+        _put(here, path, back, changes, "back_bandwidth")
+    else:
+        one = out or back
+        if one is not None:
+            _put(here, path, one, changes, "bandwidth")
+    if old is not None and here.get("back_bandwidth") == here.get("bandwidth"):
+        here["back_bandwidth"] = None
+    here.setdefault("bandwidth", format_exact(old.bandwidth_bytes_per_s, BANDWIDTH) if old else None)
+
+
+def _ends(scenario: Scenario, name: str) -> tuple[str, str]:
+    """The two sites of ``a-b``; their names may hold dashes themselves."""
+    names = [site.name for site in scenario.sites]
+    found = [(a, b) for a in names for b in names if a != b and f"{a}-{b}" == name]
+    if len(found) != 1:
+        links = ", ".join(w.name for w in scenario.wan) or "none"
+        raise UsageError(
+            f"--link {name}: name two of the sites {', '.join(names)}, client first; links are {links}"
+        )
+    return found[0]
+
+
+def _fill_fabric(
+    scenario: Scenario, data: dict[str, Any], choices: list[Choice], names: Sequence[str],
+    changes: list[Change], unknown: list[str],
+) -> None:  # fmt: skip
+    known = [site.name for site in scenario.sites]
+    if not names and len(known) > 1:
+        raise UsageError(f"--site: say whose fabric was measured: sites are {', '.join(known)}")
+    for name in names or known:
+        if name not in known:
+            raise UsageError(f"--site {name}: sites are {', '.join(known)}")
+        index = known.index(name)
+        site, fabric = scenario.sites[index], data["sites"][index]["fabric"]
+        for choice in choices:
+            _, tier, _ = choice.value.field.split(".")
+            _check_law(site, choice.value)
+            if fabric.get(tier) is None:
+                fabric[tier] = {}
+            _put(fabric[tier], f"sites.{index}.fabric.{tier}", choice, changes)
+        for tier, hop in fabric.items():
+            missing = [key for key in ("bandwidth", "latency") if hop is not None and hop.get(key) is None]
+            if missing:
+                raise UsageError(
+                    f"sites.{index}.fabric.{tier}.{missing[0]}: neither the files nor the scenario have it"
+                )
+        if site.nodes > 1 and all(c.value.field.startswith("fabric.intra_node") for c in choices):
+            unknown.append(f"what joins the nodes of {name}: stays as it was")
+
+
+def _check_law(site: Site, value: Value) -> None:
+    law = "ring" if site_cluster(site) is None else "nccl"
+    if value.law != law:
+        runs = {"nccl": "NCCL over NVLink", "ring": "plain rings"}
+        raise UsageError(
+            f"--site {site.name}: {short_name(site.accelerator.name)} runs {runs[law]} in geosim, "
+            f"and the file was fitted to {runs[value.law]}: it is of another accelerator"
+        )
+
+
+def _stale(scenario: Scenario, choices: list[Choice]) -> list[str]:
+    """A step time that belongs to another model."""
+    fields = {choice.value.field for choice in choices}
+    work = scenario.workload
+    if "workload.model" in fields and "workload.step_time" not in fields and work.step_time_s is not None:
+        return ["workload.step_time stays as it was, and was not measured with this model: set it, or null"]
+    return []
