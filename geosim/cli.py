@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from geosim.commands import questions
+from geosim.commands.calibrate import calibrate
 from geosim.commands.shared import (
     CalibrationFile,
     Json,
@@ -225,6 +226,7 @@ def plan(
 
 for question in (questions.sweep, questions.require, questions.sensitivity):
     app.command()(question)
+app.command()(calibrate)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Measured logs in, scenario values out: iperf3, ping, nccl-tests, PyTorch profiler traces, HF config.json."""
+"""Measured logs in, scenario values out: iperf3, ping, nccl-tests, torch.profiler, config.json."""
 
 from geosim.calibrate.combine import Choice, combine
 from geosim.calibrate.fill import Filled, fill

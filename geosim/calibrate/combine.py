@@ -40,6 +40,6 @@ def _choose(field: str, values: list[tuple[Value, str]]) -> Choice:
                 f"{field}: {file} says {first.text}, {where} says {other.text}: calibrate with one of them"
             )
     files = tuple(dict.fromkeys(name for _, name in kept))
-    if len(numbers) < 2:
+    if len(set(numbers)) < 2:
         return Choice(first, files)
     return Choice(replace(first, value=median(numbers), note=f"median of {len(numbers)}"), files)

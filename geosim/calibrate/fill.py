@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from geosim.calibrate.combine import Choice
 from geosim.calibrate.fabric_fit import short_name
 from geosim.calibrate.reading import Value
 from geosim.cost.collective import site_cluster
+from geosim.cost.compute import step_time
 from geosim.errors import UsageError
 from geosim.scenario import Scenario, Site, WanLink
 from geosim.spec import from_dict
-from geosim.units import BANDWIDTH, format_exact
 
 _ALIKE = 0.02  # both ways within this share are one bandwidth
 
@@ -34,11 +35,13 @@ class Filled:
         scenario: the new one.
         changes: what is new in it.
         unknown: what stays as it was and may not fit any more, each in a sentence.
+        notes: what the values amount to, likewise.
     """
 
     scenario: Scenario
     changes: tuple[Change, ...]
     unknown: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def fill(scenario: Scenario, choices: Sequence[Choice], link: str | None, sites: Sequence[str]) -> Filled:
@@ -47,7 +50,7 @@ def fill(scenario: Scenario, choices: Sequence[Choice], link: str | None, sites:
     Args:
         scenario: to start from.
         choices: of `combine`.
-        link: two sites, as in ``east-west``: where the client (iperf3 -c, ping) ran, then where the server did.
+        link: two sites, as in ``east-west``: where the client (iperf3 -c, ping) ran, then the server.
         sites: whose fabric was measured; empty: the scenario's only site.
 
     Raises:
@@ -71,20 +74,35 @@ def fill(scenario: Scenario, choices: Sequence[Choice], link: str | None, sites:
     for choice in parts["workload"]:
         _put(data["workload"], "workload", choice, changes)
     unknown += _stale(scenario, parts["workload"])
-    files = list(dict.fromkeys(file for change in changes for file in change.files))
+    files = dict.fromkeys(Path(file).name for choice in choices for file in choice.files)
     if files:
         data["about"] = f"{scenario.about} Calibrated from {', '.join(files)}.".strip()
-    return Filled(from_dict(Scenario, data, f"scenario {scenario.name}"), tuple(changes), tuple(unknown))
+    made = from_dict(Scenario, data, f"scenario {scenario.name}")
+    timed = any(choice.value.field == "workload.step_time" for choice in parts["workload"])
+    return Filled(made, tuple(changes), tuple(unknown), _utilizations(made) if timed else ())
 
 
-def _put(
-    here: dict[str, Any], path: str, choice: Choice, changes: list[Change], key: str = "", plain: Any = None
-) -> None:
-    """Set one field of a mapping and note the change."""
+def _utilizations(scenario: Scenario) -> tuple[str, ...]:
+    """What the step time makes of each kind of accelerator."""
+    work = scenario.workload
+    at_peak = work.model_copy(update={"step_time_s": None, "mfu": 1.0})
+    out = []
+    for device in dict.fromkeys(site.accelerator for site in scenario.sites):
+        try:
+            mfu = step_time(at_peak, device) / (work.step_time_s or 1.0)
+        except UsageError:
+            continue
+        said = f"The step time is {100 * mfu:.3g} % of the peak of {device.name} with the scenario's model and batch"
+        out.append(f"{said}{'' if mfu <= 1 else ': more than there is, so they are not those of the trace'}.")
+    return tuple(out)
+
+
+def _put(here: dict[str, Any], path: str, choice: Choice, changes: list[Change], key: str = "") -> None:
+    """Set one field of a mapping, and note it if that is a change."""
     key = key or choice.value.field.rpartition(".")[2]
-    before = here.get(key)
-    here[key] = choice.value.plain if plain is None else plain
-    changes.append(Change(f"{path}.{key}", _said(before), _said(here[key]), choice.files))
+    before, here[key] = here.get(key), choice.value.plain
+    if before != here[key]:
+        changes.append(Change(f"{path}.{key}", _said(before), _said(here[key]), choice.files))
 
 
 def _said(value: Any) -> str:
@@ -102,11 +120,11 @@ def _fill_link(
     index = next((i for i, w in enumerate(scenario.wan) if set(w.between) == {client, server}), None)
     by_field = {choice.value.field.removeprefix("link."): choice for choice in choices}
     if index is None:
-        missing = [key for key in ("bandwidth", "rtt") if key not in by_field]
-        if missing and not ("back_bandwidth" in by_field and missing == ["bandwidth"]):
-            raise UsageError(
-                f"--link {name}: the scenario has no such link, and for a new one the files lack {' and '.join(missing)}"
-            )
+        missing = [] if "rtt" in by_field else ["its RTT"]
+        missing += [] if {"bandwidth", "back_bandwidth"} & by_field.keys() else ["its bandwidth"]
+        if missing:
+            what = " and ".join(missing)
+            raise UsageError(f"--link {name}: there is no such link, and to make one the files lack {what}")
         index = len(scenario.wan)
         data["wan"].append({"between": [client, server]})
     elif scenario.wan[index].trace and {"bandwidth", "back_bandwidth"} & by_field.keys():
@@ -129,26 +147,25 @@ def _fill_bandwidths(
     client: str,
     changes: list[Change],
 ) -> None:
-    """Forward and backward as the link names its ends; one that was alike both ways, and measured one way, stays so."""
+    """Both ways as the link names its ends. What was alike both ways and is measured one way stays alike."""
     out, back = by_field.get("bandwidth"), by_field.get("back_bandwidth")
     if old is not None and old.between[0] != client:
         out, back = back, out
-    if out is not None and back is not None:
-        forward, backward = float(str(out.value.value)), float(str(back.value.value))
+    if out is None and back is not None and (old is None or old.back_bandwidth_bytes_per_s is None):
+        out, back = back, None
+    if out is not None:
         _put(here, path, out, changes, "bandwidth")
-        if abs(forward - backward) <= _ALIKE * max(forward, backward):
-            here["back_bandwidth"] = None
-        else:
-            _put(here, path, back, changes, "back_bandwidth")
-    elif back is not None and old is not None and old.back_bandwidth_bytes_per_s is not None:
+    if back is None:
+        return
+    if out is None or not _alike(out.value, back.value):
         _put(here, path, back, changes, "back_bandwidth")
-    else:
-        one = out or back
-        if one is not None:
-            _put(here, path, one, changes, "bandwidth")
-    if old is not None and here.get("back_bandwidth") == here.get("bandwidth"):
+    elif here.get("back_bandwidth") is not None:
+        changes.append(Change(f"{path}.back_bandwidth", here["back_bandwidth"], "the same", back.files))
         here["back_bandwidth"] = None
-    here.setdefault("bandwidth", format_exact(old.bandwidth_bytes_per_s, BANDWIDTH) if old else None)
+
+
+def _alike(a: Value, b: Value) -> bool:
+    return isinstance(a.value, float) and isinstance(b.value, float) and abs(a.value / b.value - 1) <= _ALIKE
 
 
 def _ends(scenario: Scenario, name: str) -> tuple[str, str]:

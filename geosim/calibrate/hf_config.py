@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geosim.calibrate.hf_shapes import REFUSED, SHAPES, Shape
-from geosim.calibrate.reading import Fact, Reading, Value
+from geosim.calibrate.reading import Fact, Reading, Unknown, Value
 from geosim.calibrate.source import Source
 from geosim.errors import UsageError
 from geosim.scenario import Model, models
@@ -74,7 +74,7 @@ def read(source: Source) -> Reading:
             )
         )
     return Reading(
-        "config.json",
+        "hf-config",
         source.name,
         _version(config.word("transformers_version")),
         values,
@@ -114,11 +114,11 @@ def _idle(model: Model) -> int:
     return model.layers * (model.experts - model.experts_per_token) * each
 
 
-def _unknown(shape: Shape, total: int) -> tuple[str, ...]:
+def _unknown(shape: Shape, total: int) -> tuple[Unknown, ...]:
     out = [
         f"{what}: {count:,} parameters ({100 * count / total:.2g} %) that geosim's shape has not"
         for what, count in shape.left_out.items()
     ]
     out += shape.ignored
     out.append("batch, sequence and precision of the training, and how a site divides a step")
-    return tuple(out)
+    return tuple(map(Unknown, out))

@@ -94,8 +94,9 @@ def _qwen3_moe(c: Fields) -> Shape:
 def _gpt2(c: Fields) -> Shape:
     d = c.whole("n_embd")
     model = {
-        "layers": c.whole("n_layer"), "d_model": d, "heads": c.whole("n_head"), "ffn": c.whole("n_inner", 4 * d),
-        "vocabulary": c.whole("vocab_size"), "positions": c.whole("n_positions", 1024),
+        "layers": c.whole("n_layer"), "d_model": d, "heads": c.whole("n_head"),
+        "ffn": c.whole("n_inner", 4 * d), "vocabulary": c.whole("vocab_size"),
+        "positions": c.whole("n_positions", 1024),
         "tied": c.flag("tie_word_embeddings", True), "gated": False, "biases": True,
     }  # fmt: skip
     return Shape(model)
@@ -107,7 +108,8 @@ def _gpt_neox(c: Fields) -> Shape:
     model = {
         "layers": c.whole("num_hidden_layers"), "d_model": c.whole("hidden_size"),
         "heads": c.whole("num_attention_heads"), "ffn": c.whole("intermediate_size"),
-        "vocabulary": c.whole("vocab_size"), "tied": c.flag("tie_word_embeddings"), "gated": False, "biases": True,
+        "vocabulary": c.whole("vocab_size"), "tied": c.flag("tie_word_embeddings"),
+        "gated": False, "biases": True,
     }  # fmt: skip
     parallel = ("attention and feed-forward part side by side: priced as one after the other",)
     return Shape(model, ignored=parallel if c.flag("use_parallel_residual", True) else ())
@@ -181,7 +183,7 @@ REFUSED: Mapping[str, str] = {
     "gemma3": _VISION, "gemma3_text": "heads are wider than hidden_size over their number",
     "qwen3_next": _STATE, "mamba": _STATE, "mamba2": _STATE, "jamba": _STATE, "rwkv": _STATE, "bamba": _STATE,
     "granitemoehybrid": _STATE, "nemotron_h": _STATE,
-    "t5": _OTHER, "bart": _OTHER, "bert": _OTHER, "roberta": _OTHER, "vit": _OTHER, "whisper": _OTHER, "clip": _OTHER,
-    "qwen2_vl": _VISION, "qwen2_5_vl": _VISION, "qwen3_vl": _VISION, "mllama": _VISION, "llava": _VISION,
-    "mistral3": _VISION, "phi4_multimodal": _VISION,
+    "t5": _OTHER, "bart": _OTHER, "bert": _OTHER, "roberta": _OTHER, "vit": _OTHER, "whisper": _OTHER,
+    "clip": _OTHER, "qwen2_vl": _VISION, "qwen2_5_vl": _VISION, "qwen3_vl": _VISION, "mllama": _VISION,
+    "llava": _VISION, "mistral3": _VISION, "phi4_multimodal": _VISION,
 }  # fmt: skip

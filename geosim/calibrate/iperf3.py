@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 from geosim.calibrate import iperf3_udp
-from geosim.calibrate.reading import Fact, Reading, Value
+from geosim.calibrate.reading import Fact, Reading, Unknown, Value
 from geosim.calibrate.source import Fields, Source
 from geosim.cost.transport import loss_window
 from geosim.errors import UsageError
@@ -23,8 +23,14 @@ _ENDS = {"bandwidth": "client to server", "back_bandwidth": "server to client"}
 
 @dataclass(frozen=True)
 class _Steady:
-    """Payload bytes per second after the ramp, over how long, between which intervals' rates; whether the ramp
-    could be left out; retransmits in that time, and None where this end does not know them."""
+    """After the ramp.
+
+    Attributes:
+        rate, least, most: payload bytes per second: mean, and of the slowest and fastest interval.
+        seconds: over how long.
+        settled: whether the ramp could be left out.
+        retransmits: in that time; None where this end does not know them.
+    """
 
     rate: float
     seconds: float
@@ -77,7 +83,7 @@ def _tcp(data: Fields, intervals: list[Fields], file: str, version: str, error: 
     mtu, mtu_known = _mtu(data, intervals)
     values: list[Value] = []
     facts: list[Fact] = []
-    unknown: list[str] = []
+    unknown: list[Unknown] = []
     least = _at_least(data, both)
     for field, key in ways.items():
         found = _steady(data, intervals, key)
@@ -96,16 +102,20 @@ def _tcp(data: Fields, intervals: list[Fields], file: str, version: str, error: 
             facts.append(_retransmits(found, mtu))
             if found.retransmits:
                 unknown.append(
-                    "loss: retransmits are also what a full queue drops (ping, or iperf3 -u below the bandwidth)"
+                    Unknown(
+                        "loss: retransmits are also of what a full queue drops (ping, iperf3 -u tell)",
+                        ("link.loss",),
+                    )
                 )
     if len(ways) == 1:
-        other = _ENDS["bandwidth" if reverse else "back_bandwidth"]
-        unknown.append(
-            f"bandwidth {other}: taken as the same unless a file has it (iperf3{'' if reverse else ' -R'})"
-        )
+        other = "bandwidth" if reverse else "back_bandwidth"
+        text = f"bandwidth {_ENDS[other]}: taken as the same (iperf3{'' if reverse else ' -R'} tells)"
+        unknown.append(Unknown(text, (f"link.{other}",)))
     facts += _rtt(data)
-    unknown.append("RTT and jitter of the idle link (ping tells)")
-    unknown.append("socket buffers of the training hosts (link.window): iperf3 sets or tunes its own")
+    unknown.append(Unknown("RTT and jitter of the idle link (ping tells)", ("link.rtt",)))
+    unknown.append(
+        Unknown("socket buffers of the training hosts (link.window): iperf3 sets or tunes its own")
+    )
     if mtu_known:
         values.append(
             Value("link.mtu", float(mtu), SIZE, "path MTU that the sender's kernel knows", shown=f"{mtu} B")
@@ -113,14 +123,18 @@ def _tcp(data: Fields, intervals: list[Fields], file: str, version: str, error: 
     control = data.word("end.sender_tcp_congestion")
     if control != "bbr" and all(fact.name != "retransmits" for fact in facts):
         unknown.append(
-            "whether loss held the sender back: only its own end counts retransmits (iperf3 from there)"
+            Unknown(
+                "whether loss held the sender back: only its own end counts retransmits (iperf3 from there)"
+            )
         )
     if control in _CONTROLS:
         values.append(Value("link.congestion_control", control, None, "of the sending host"))
     elif control:
-        unknown.append(f"congestion control: the sender ran {control}: geosim has {', '.join(_CONTROLS)}")
+        unknown.append(
+            Unknown(f"congestion control: the sender ran {control}: geosim has {', '.join(_CONTROLS)}")
+        )
     if error:
-        unknown.append(f"the rest of the run: iperf3 was stopped ({error})")
+        unknown.append(Unknown(f"the rest of the run: iperf3 was stopped ({error})"))
     return Reading("iperf3", file, version, tuple(values), tuple(facts), tuple(unknown))
 
 
@@ -156,7 +170,7 @@ def _loss_bound(data: Fields, found: _Steady, mtu: int) -> list[str]:
 
 
 def _mtu(data: Fields, intervals: list[Fields]) -> tuple[int, bool]:
-    """Of the path, by what the sender's kernel says, else by its segment; 1500 and False if neither is there."""
+    """Of the path: what the sender's kernel says, or by its segment; or else 1500 and False."""
     for interval in reversed(intervals):
         for stream in interval.items("streams"):
             if stream.number("pmtu", 0.0) >= 576:

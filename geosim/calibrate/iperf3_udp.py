@@ -1,6 +1,6 @@
 """`iperf3 -J -u`: loss of a link where it is not full, its bandwidth where it is."""
 
-from geosim.calibrate.reading import Fact, Reading, Value
+from geosim.calibrate.reading import Fact, Reading, Unknown, Value
 from geosim.calibrate.source import Fields
 from geosim.errors import UsageError
 from geosim.units import BANDWIDTH, show
@@ -35,22 +35,31 @@ def read(data: Fields, file: str, version: str, error: str) -> Reading:
     wire = arrived * factor
     counted = f"{lost:,.0f} of {packets:,.0f} packets lost"
     values = []
-    unknown = ["RTT and jitter of the idle link (ping tells)"]
+    unknown = [Unknown("RTT and jitter of the idle link (ping tells)", ("link.rtt",))]
     if share > _FULL:
         note = f"{ends}: what arrived of UDP at {show(whole * factor, BANDWIDTH)}; {counted}"
         values.append(Value(f"link.{field}", wire, BANDWIDTH, note, trust=2))
         unknown.append(
-            f"loss: {counted}, by a full queue or on the way (a run at less than half of it tells: -b)"
+            Unknown(
+                f"loss: {counted}, by a full queue or on the way (a run at less than half of it tells: -b)",
+                ("link.loss",),
+            )
         )
     else:
         note = f"{ends}, UDP at {show(whole * factor, BANDWIDTH)}: {counted}"
         values.append(Value("link.loss", share, None, note, trust=3))
         unknown.append(
-            f"bandwidth: at least the {show(wire, BANDWIDTH)} that UDP sent (iperf3 without -u tells)"
+            Unknown(
+                f"bandwidth: at least the {show(wire, BANDWIDTH)} that UDP sent (iperf3 without -u tells)",
+                ("link.bandwidth", "link.back_bandwidth"),
+            )
         )
         if packets < 1000:
             unknown.append(
-                f"loss below about {100 * 3 / packets:.2g} %: {packets:,.0f} packets are too few to see it"
+                Unknown(
+                    f"loss below about {100 * 3 / packets:.2g} %: {packets:,.0f} packets are too few",
+                    ("link.loss",),
+                )
             )
     jitter = data.number("end.sum.jitter_ms", 0.0)
     facts = (
@@ -59,5 +68,5 @@ def read(data: Fields, file: str, version: str, error: str) -> Reading:
         ),
     )
     if error:
-        unknown.append(f"the rest of the run: iperf3 was stopped ({error})")
+        unknown.append(Unknown(f"the rest of the run: iperf3 was stopped ({error})"))
     return Reading("iperf3", file, version, tuple(values), facts, tuple(unknown))

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from geosim.calibrate.fabric_fit import Fit, Measured, fit
-from geosim.calibrate.reading import Fact, Reading, Value
+from geosim.calibrate.reading import Fact, Reading, Unknown, Value
 from geosim.calibrate.source import Source
 from geosim.errors import UsageError
 from geosim.units import BANDWIDTH, SIZE, TIME, show
@@ -152,7 +152,7 @@ def _values(found: Fit, tier: str, ranks: int) -> tuple[Value, ...]:
     if found.bandwidth_bytes_per_s is not None:
         note = f"an accelerator and direction, by {laws[found.law]} over {ranks} ranks"
         note += "; at least, as it is not what limits" if found.at_least else ""
-        note += f"; off by {found.error:.0%} on average"
+        note += f"; off by {100 * found.error:.2g} % on average"
         values.append(
             Value(f"fabric.{tier}.bandwidth", found.bandwidth_bytes_per_s, BANDWIDTH, note, law=found.law)
         )
@@ -186,29 +186,40 @@ def _facts(
 
 def _unknown(
     text: str, rows: list[_Row], found: Fit, nodes: int, per_node: int, device: str
-) -> tuple[str, ...]:
-    out = []
+) -> tuple[Unknown, ...]:
+    out: list[tuple[str, tuple[str, ...]]] = []
     if found.bandwidth_bytes_per_s is None:
-        out.append(f"bandwidth: the largest size is {show(rows[-1].size_bytes, SIZE)} (-e 1G tells)")
+        out.append((f"bandwidth: the largest size is {show(rows[-1].size_bytes, SIZE)} (-e 1G tells)", ()))
     if found.latency_s is None:
-        out.append(f"latency: the smallest size is {show(rows[0].size_bytes, SIZE)} (-b 8 tells)")
+        out.append((f"latency: the smallest size is {show(rows[0].size_bytes, SIZE)} (-b 8 tells)", ()))
     if nodes > 1 and per_node > 1:
         inside = (
             f"taken as {show(found.inside_bytes_per_s, BANDWIDTH)}"
             if found.law == "nccl"
             else "taken as no limit"
         )
-        out.append(f"what joins accelerators inside a node: {inside} (a run in one node tells)")
+        out.append(
+            (
+                f"what joins accelerators inside a node: {inside} (a run in one node tells)",
+                ("fabric.intra_node.bandwidth",),
+            )
+        )
     if nodes == 1:
-        out.append("what joins nodes (a run over two nodes tells)")
+        out.append(("what joins nodes (a run over two nodes tells)", ("fabric.inter_node.bandwidth",)))
     if found.law == "ring":
         out.append(
-            f"what NCCL makes of {device}: geosim has its constants for NVLink only, a ring stands for them"
+            (
+                f"what NCCL makes of {device}: geosim has its constants over NVLink; a ring stands in",
+                (),
+            )
         )
     if found.error > 0.15:
         out.append(
-            f"all of the curve: the law is off by {found.error:.0%} on average, {found.worst:.0%} at worst"
+            (
+                f"all of the curve: off by {100 * found.error:.2g} % on average, {100 * found.worst:.2g} % at worst",
+                (),
+            )
         )
     if not re.search(r"^# Avg bus bandwidth", text, re.MULTILINE):
-        out.append("what came after the last row: the output stops there")
-    return tuple(out)
+        out.append(("what came after the last row: the output stops there", ()))
+    return tuple(Unknown(text, answers) for text, answers in out)

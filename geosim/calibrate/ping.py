@@ -8,7 +8,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from geosim.calibrate.reading import Fact, Reading, Value
+from geosim.calibrate.reading import Fact, Reading, Unknown, Value
 from geosim.calibrate.source import Source
 from geosim.errors import UsageError
 from geosim.units import TIME, show
@@ -54,7 +54,7 @@ def read(source: Source) -> Reading:
     text = source.text
     if _FOREIGN.search(text):
         raise UsageError(
-            f"{source.name}: ping of Windows shows whole milliseconds only: measure from Linux, a BSD or macOS"
+            f"{source.name}: ping of Windows shows whole milliseconds: use one of Linux, a BSD or macOS"
         )
     if len(_HEADER.findall(text)) > 1 or len(_COUNTS.findall(text)) > 1:
         raise UsageError(f"{source.name}: holds several runs of ping: give each a file of its own")
@@ -69,25 +69,36 @@ def read(source: Source) -> Reading:
     summary = _of_replies(replies) if doubles else _summary(source, replies)  # ping counts doubles in
     values = [_rtt(summary, replies), *_jitter(summary, replies)]
     unknown = [
-        "bandwidth: ping sends too little to fill a link (iperf3 -J tells)",
-        "which direction jitter and loss belong to: taken as alike both ways",
+        Unknown(
+            "bandwidth: ping sends too little to fill a link (iperf3 -J tells)",
+            ("link.bandwidth", "link.back_bandwidth"),
+        ),
+        Unknown("which direction jitter and loss belong to: taken as alike both ways"),
     ]
     facts = []
     if counts is None:
         unknown.append(
-            "loss: the summary is missing, so the run was cut off (stop ping with Ctrl-C, not kill)"
+            Unknown(
+                "loss: the summary is missing, so the run was cut off (stop ping with Ctrl-C, not kill)",
+                ("link.loss",),
+            )
         )
     else:
         sent, received = int(counts[1]), int(counts[2])
         values.append(_loss(sent, received))
         if sent < 1000:
-            unknown.append(f"loss below about {100 * 3 / sent:.2g} %: {sent:,} packets are too few to see it")
+            unknown.append(
+                Unknown(
+                    f"loss below about {100 * 3 / sent:.2g} %: {sent:,} packets are too few",
+                    ("link.loss",),
+                )
+            )
     if doubles:
         facts.append(
             Fact("duplicates", f"{doubles}", "counted once: something on the path sends packets twice")
         )
     if not replies:
-        unknown.append("how the RTT is distributed: ping -q lists no replies")
+        unknown.append(Unknown("how the RTT is distributed: ping -q lists no replies"))
     return Reading("ping", source.name, _flavour(text), tuple(values), tuple(facts), tuple(unknown))
 
 
@@ -108,7 +119,7 @@ def _summary(source: Source, replies: list[float]) -> _Summary:
     if found is None:
         if not replies:
             raise UsageError(
-                f"{source.name}: neither replies nor a summary that is known: run ping with LC_ALL=C, to its end"
+                f"{source.name}: no replies and no known summary: run ping with LC_ALL=C, to its end"
             )
         return _of_replies(replies)
     numbers = [_number(source, n) * _SECONDS[found[3]] for n in found[2].split("/")]

@@ -4,14 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geosim.units import Dimension, format_exact, show
+from geosim.units import Dimension, format_exact, parse, show
 
-_DIGITS = 4
-
-
-def rounded(value: float) -> float:
-    """Four significant digits: more than any of these tools measures."""
-    return float(f"{value:.{_DIGITS}g}")
+_DIGITS = 4  # more than any of these tools measures
 
 
 @dataclass(frozen=True)
@@ -40,8 +35,9 @@ class Value:
     def plain(self) -> Any:
         """As it goes into YAML: text with a unit, a number, a word or a mapping."""
         if self.dimension is not None and isinstance(self.value, float):
-            return format_exact(rounded(self.value), self.dimension)
-        return rounded(self.value) if isinstance(self.value, float) else self.value
+            shown = show(self.value, self.dimension, _DIGITS).replace(",", "")
+            return format_exact(parse(shown, self.dimension), self.dimension)
+        return float(f"{self.value:.{_DIGITS}g}") if isinstance(self.value, float) else self.value
 
     @property
     def text(self) -> str:
@@ -65,6 +61,14 @@ class Fact:
 
 
 @dataclass(frozen=True)
+class Unknown:
+    """What a file could not tell, in a sentence, and the fields by which another file answers it."""
+
+    text: str
+    answers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Reading:
     """One file.
 
@@ -73,7 +77,7 @@ class Reading:
         file: its name as it was given.
         version: of the tool, as the file has it.
         values, facts: what was read.
-        unknown: what it could not tell, each in a sentence.
+        unknown: what it could not tell.
     """
 
     kind: str
@@ -81,4 +85,4 @@ class Reading:
     version: str
     values: tuple[Value, ...]
     facts: tuple[Fact, ...] = ()
-    unknown: tuple[str, ...] = ()
+    unknown: tuple[Unknown, ...] = ()

@@ -1,39 +1,20 @@
-"""Chrome trace of `torch.profiler`: how long a step takes, and what of it is compute, collectives and waiting.
+"""Chrome trace of `torch.profiler`: the compute time of a step, and what else the step is made of.
 
-Steps are the `ProfilerStep#N` spans, which a schedule and `prof.step()` make. On accelerators compute and
-collectives are kernels (`nccl*` are collectives), on processors operators (`gloo:*`, `c10d::*` are
-collectives). Parts are unions of spans over all steps, divided by their number, as kernels lag behind the
-steps that launch them.
+Steps are the `ProfilerStep#N` spans, which a schedule and `prof.step()` make. The step time of a scenario
+is forward and backward: the span less what collectives and the optimizer add to it, gaps included.
 """
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from geosim.calibrate.reading import Fact, Reading, Value, rounded
+from geosim.calibrate.reading import Fact, Reading, Unknown, Value
 from geosim.calibrate.source import Source
+from geosim.calibrate.trace_parts import OPTIMIZER, STEP, Parts, Span, parts_of, steps_of
 from geosim.errors import UsageError
 from geosim.units import TIME, show
 
-_STEP, _OPTIMIZER = "ProfilerStep#", "Optimizer.step#"
-_DEVICE_CATS = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")
-_HOST_CATS = ("cpu_op", "Operator")
-_NOTES = ("user_annotation", "python_function")
-_COLLECTIVES = ("nccl", "rccl", "gloo:", "c10d::", "mscclKernel")
 _FEWEST_FOR_JITTER = 5
-
-
-@dataclass(frozen=True)
-class _Span:
-    """Microseconds, as in the file."""
-
-    name: str
-    category: str
-    start: float
-    end: float
 
 
 def recognise(source: Source) -> bool:
@@ -50,78 +31,34 @@ def read(source: Source) -> Reading:
     """Step time and its parts.
 
     Raises:
-        UsageError: no steps, or events that are not as they should be: one line.
+        UsageError: no steps, an unknown schema, or events that are not as they should be: one line.
     """
     data = source.data
-    top = data if isinstance(data, dict) else {}
+    top: Mapping[str, Any] = data if isinstance(data, dict) else {"traceEvents": data}
     schema = top.get("schemaVersion")
-    if schema not in (None, 1):
+    if schema is not None and schema != 1:
         raise UsageError(f"{source.name}: schemaVersion: {str(schema)[:20]} is unknown: known is 1")
-    spans = list(_spans(source.name, top.get("traceEvents") if top else data))
-    steps = sorted(
-        (s for s in spans if s.name.startswith(_STEP) and s.category in _NOTES), key=lambda s: s.start
-    )
-    if not steps:
-        steps = sorted(
-            (s for s in spans if s.name.startswith(_STEP) and not s.category.startswith("gpu")),
-            key=lambda s: s.start,
-        )
+    spans = list(_spans(source.name, top.get("traceEvents")))
+    steps = steps_of(spans)
     if not steps:
         raise UsageError(
-            f"{source.name}: no {_STEP} spans: profile with a schedule and call prof.step() each step"
+            f"{source.name}: no {STEP} spans: profile with a schedule and call prof.step() each step"
         )
-    first, last = steps[0].start, steps[-1].end
-    span = last - first
-    if not span > 0:
-        raise UsageError(f"{source.name}: the {_STEP} spans have no length")
-    inside = [s for s in spans if s.end > first and s.start < last]
-    device = [s for s in inside if s.category in _DEVICE_CATS]
-    work = device or [s for s in inside if s.category in _HOST_CATS]
-    talk = [
-        s
-        for s in (device or inside)
-        if _is_collective(s) and s.category not in ("gpu_user_annotation", *_NOTES * bool(device))
-    ]
-    notes = (
-        "gpu_user_annotation"
-        if any(s.category == "gpu_user_annotation" for s in inside)
-        else "user_annotation"
+    if not steps[-1].end > steps[0].start:
+        raise UsageError(f"{source.name}: the {STEP} spans have no length")
+    parts = parts_of(spans, steps)
+    compute = parts.step - parts.exposed - (parts.optimizer or 0.0)
+    return Reading(
+        "torch-trace",
+        source.name,
+        "not said" if schema is None else f"schema {schema}",
+        _values(parts, compute),
+        (*_facts(parts), *_machine(top)),
+        tuple(map(Unknown, _unknown(top, parts, compute))),
     )
-    optimizer = [s for s in inside if s.name.startswith(_OPTIMIZER) and s.category == notes]
-    busy = _Time([s for s in work if not _is_collective(s)], first, last)
-    update = _Time(optimizer, first, last)
-    collective = _Time(talk, first, last)
-    count = len(steps)
-    both = _Time([s for s in work if not _is_collective(s)] + talk, first, last).total
-    exposed = both - busy.total
-    outer = min(update.total, span - exposed)
-    parts = {
-        "compute": busy.total / count, "collective": collective.total / count, "exposed": exposed / count,
-        "optimizer": outer / count, "gap": (span - both) / count,
-    }  # fmt: skip
-    return _reading(source.name, top, steps, parts, bool(device), bool(work), bool(optimizer))
 
 
-class _Time:
-    """Microseconds that the union of spans covers between two times."""
-
-    def __init__(self, spans: list[_Span], first: float, last: float) -> None:
-        if not spans:
-            self.total = 0.0
-            return
-        edges = np.array([(max(s.start, first), min(s.end, last)) for s in spans])
-        edges = edges[np.argsort(edges[:, 0], kind="stable")]
-        reached = np.maximum.accumulate(edges[:, 1])
-        begun = np.maximum(edges[1:, 0], reached[:-1])
-        fresh = np.maximum(edges[1:, 1] - begun, 0.0)
-        self.total = float(edges[0, 1] - edges[0, 0] + fresh.sum())
-
-
-def _is_collective(span: _Span) -> bool:
-    return span.name.startswith(_COLLECTIVES)
-
-
-def _spans(name: str, events: Any) -> Iterator[_Span]:
+def _spans(name: str, events: Any) -> Iterator[Span]:
     if not isinstance(events, list):
         raise UsageError(f"{name}: traceEvents: a list of events is expected")
     for i, event in enumerate(events):
@@ -131,113 +68,83 @@ def _spans(name: str, events: Any) -> Iterator[_Span]:
             continue
         title, category = event.get("name"), event.get("cat", "")
         start, length = _micros(event.get("ts")), _micros(event.get("dur", 0))
-        if (
-            not isinstance(title, str)
-            or not isinstance(category, str)
-            or start is None
-            or length is None
-            or length < 0
-        ):
-            raise UsageError(f"{name}: traceEvents.{i}: a span needs name, ts and dur")
-        yield _Span(title, category, start, start + length)
+        if not (isinstance(title, str) and isinstance(category, str)) or start is None or length is None:
+            raise UsageError(f"{name}: traceEvents.{i}: a span needs a name, and numbers as ts and dur")
+        if length < 0:
+            raise UsageError(f"{name}: traceEvents.{i}: dur: {length:g} is below 0")
+        yield Span(title, category, start, start + length)
 
 
 def _micros(value: Any) -> float | None:
     """A finite number, also where a trace has it as text."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
     try:
-        number = (
-            float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
-        )
+        number = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if abs(number) < 1e18 else None
+    return number if math.isfinite(number) and abs(number) < 1e18 else None
 
 
-def _reading(
-    name: str, top: Mapping[str, Any], steps: list[_Span], parts: Mapping[str, float],
-    device: bool, worked: bool, optimizer: bool,
-) -> Reading:  # fmt: skip
-    count = len(steps)
-    whole = (steps[-1].end - steps[0].start) / count
-    compute = whole - parts["exposed"] - parts["optimizer"]
-    note = f"mean of {count} steps of {_text(whole)}, less exposed collectives and the optimizer"
-    values = []
+def _values(parts: Parts, compute: float) -> tuple[Value, ...]:
+    count, values = len(parts.lengths), []
     if compute > 0:
+        less = "exposed collectives" + (" and the optimizer" if parts.optimizer is not None else "")
+        note = f"mean of {count} steps of {_text(parts.step)}, less {less}"
         values.append(Value("workload.step_time", compute * 1e-6, TIME, note))
-    lengths = np.array([s.end - s.start for s in steps])
-    unknown = []
     if count >= _FEWEST_FOR_JITTER:
-        jitter = float(lengths.std() / lengths.mean())
-        values.append(
-            Value(
-                "workload.step_jitter",
-                rounded(min(jitter, 1.0)),
-                None,
-                f"deviation over mean of {count} steps",
-            )
-        )
-    else:
-        unknown.append(
-            f"step jitter: {count} steps are too few (active={_FEWEST_FOR_JITTER} or more in the schedule)"
-        )
-    what = "kernels" if device else "operators"
-    facts = [
-        Fact(
-            "step",
-            _text(whole),
-            f"{count} {_STEP} spans, {_text(float(lengths.min()))} to {_text(float(lengths.max()))}",
-        ),
-        Fact("compute", _text(parts["compute"]), f"a step: {what}, without collectives"),
-        Fact(
-            "collectives",
-            _text(parts["collective"]),
-            f"a step, {_text(parts['exposed'])} of it not hidden by compute",
-        ),
-        Fact(
-            "optimizer", _text(parts["optimizer"]) if optimizer else "not seen", f"a step: {_OPTIMIZER} spans"
-        ),
-        Fact("gap", _text(parts["gap"]), "a step in which nothing ran; part of step_time"),
-    ]
-    facts += _machine(top)
-    unknown += _unknown(top, device, worked, optimizer, compute)
-    version = f"schema {top['schemaVersion']}" if top.get("schemaVersion") else "no schemaVersion"
-    return Reading("torch.profiler", name, version, tuple(values), tuple(facts), tuple(unknown))
+        mean = sum(parts.lengths) / count
+        deviation = math.sqrt(sum((length - mean) ** 2 for length in parts.lengths) / count)
+        note = f"deviation over mean of {count} steps"
+        values.append(Value("workload.step_jitter", min(deviation / mean, 1.0), None, note))
+    return tuple(values)
+
+
+def _facts(parts: Parts) -> tuple[Fact, ...]:
+    what = "kernels" if parts.on_device else "operators"
+    least, most = _text(min(parts.lengths)), _text(max(parts.lengths))
+    optimizer = "not seen" if parts.optimizer is None else _text(parts.optimizer)
+    return (
+        Fact("step", _text(parts.step), f"{len(parts.lengths)} {STEP} spans, {least} to {most}"),
+        Fact("compute", _text(parts.compute), f"a step: {what}, without collectives"),
+        Fact("collectives", _text(parts.collective), f"a step, {_text(parts.exposed)} not hidden by compute"),
+        Fact("optimizer", optimizer, f"a step: {OPTIMIZER} spans"),
+        Fact("gap", _text(parts.gap), "a step in which nothing ran; part of step_time"),
+    )
 
 
 def _text(micros: float) -> str:
     return show(micros * 1e-6, TIME, 4)
 
 
-def _machine(top: Mapping[str, Any]) -> list[Fact]:
+def _machine(top: Mapping[str, Any]) -> tuple[Fact, ...]:
     facts = []
     world = top.get("distributedInfo")
     if isinstance(world, Mapping) and isinstance(world.get("world_size"), int):
-        facts.append(
-            Fact(
-                "ranks",
-                str(world["world_size"])[:12],
-                f"{str(world.get('backend'))[:12]}, this is rank {str(world.get('rank'))[:12]}",
-            )
-        )
+        backend, rank = (str(world.get(key))[:12] for key in ("backend", "rank"))
+        facts.append(Fact("ranks", str(world["world_size"])[:12], f"{backend}, this is rank {rank}"))
     devices = top.get("deviceProperties")
     if isinstance(devices, list) and devices and isinstance(devices[0], Mapping) and devices[0].get("name"):
-        facts.append(Fact("device", str(devices[0]["name"])[:60], f"{len(devices)} in the machine"))
-    return facts
+        name = " ".join(str(devices[0]["name"]).split())[:60]
+        facts.append(Fact("device", name, f"{len(devices)} in the machine"))
+    return tuple(facts)
 
 
-def _unknown(
-    top: Mapping[str, Any], device: bool, worked: bool, optimizer: bool, compute: float
-) -> list[str]:
+def _unknown(top: Mapping[str, Any], parts: Parts, compute: float) -> list[str]:
     out = ["model, sequence, batch and precision, so no mfu: the step time stands for it"]
+    count = len(parts.lengths)
     if compute <= 0:
         out.append("step time: collectives and the optimizer fill all of it")
-    if not device:
-        out.append("kernels: the trace has none, so a step was on a processor, or CUDA was not profiled")
-    if not worked:
+    if count < _FEWEST_FOR_JITTER:
+        out.append(f"step jitter: {count} steps are too few (active={_FEWEST_FOR_JITTER} or more tells)")
+    if not parts.on_device:
+        out.append("kernels: the trace has none: a processor's step, or CUDA was not profiled")
+    if not parts.has_work:
         out.append("what was compute and what a gap: the trace has neither kernels nor operators")
-    if not optimizer:
-        out.append("the optimizer: no Optimizer.step spans, so the step time holds it")
+    if parts.optimizer is None:
+        where = " on the device" if parts.on_device else ""
+        out.append(f"the optimizer: no {OPTIMIZER} spans{where}, so the step time holds it")
     if not isinstance(top.get("distributedInfo"), Mapping):
         out.append("how many ranks took part: no distributedInfo")
-    out.append("profiling itself slows a step, most where kernels are small")
+    out.append("what profiling itself adds to a step")
     return out

@@ -53,11 +53,12 @@ def iperf3s(*wanted: str) -> None:
     runs = {
         "clean": (CLEAN, {
             "forward": "-t 6", "reverse": "-t 6 -R", "bidir": "-t 6 --bidir", "streams": "-t 5 -P 4 -i 0.5",
-            "cubic": "-t 6 -C cubic", "bbr": "-t 5 -C bbr", "window": "-t 4 -w 64K", "short": "-n 200K", "omit": "-t 5 -O 1",
-            "udp": "-t 4 -u -b 50M", "udp-over": "-t 4 -u -b 150M",
+            "cubic": "-t 6 -C cubic", "bbr": "-t 5 -C bbr", "window": "-t 4 -w 64K", "short": "-n 200K",
+            "omit": "-t 5 -O 1", "udp": "-t 4 -u -b 50M", "udp-over": "-t 4 -u -b 150M",
         }),
         "uneven": (UNEVEN, {
-            "forward": "-t 6 -P 8", "reverse": "-t 6 -P 8 -R", "udp": "-t 8 -u -b 20M", "one": "-t 6", "cubic": "-t 6 -C cubic",
+            "forward": "-t 6 -P 8", "reverse": "-t 6 -P 8 -R", "udp": "-t 8 -u -b 20M", "one": "-t 6",
+            "cubic": "-t 6 -C cubic",
         }),
     }  # fmt: skip
     for name, (links, cases) in runs.items():
