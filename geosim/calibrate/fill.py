@@ -92,8 +92,11 @@ def _utilizations(scenario: Scenario) -> tuple[str, ...]:
             mfu = step_time(at_peak, device) / (work.step_time_s or 1.0)
         except UsageError:
             continue
-        said = f"The step time is {100 * mfu:.3g} % of the peak of {device.name} with the scenario's model and batch"
-        out.append(f"{said}{'' if mfu <= 1 else ': more than there is, so they are not those of the trace'}.")
+        peak = f"the peak of {device.name} with the scenario's model and batch"
+        if mfu <= 1:
+            out.append(f"The step time is {100 * mfu:.3g} % of {peak}.")
+        else:
+            out.append(f"The step time is {mfu:.3g} times {peak}: they are not those of the trace.")
     return tuple(out)
 
 

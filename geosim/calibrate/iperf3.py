@@ -97,7 +97,7 @@ def _tcp(data: Fields, intervals: list[Fields], file: str, version: str, error: 
         if low:
             note += f"; at least, as {' and '.join(low)}"
         trust = 1 if not found.settled else 2 if low else 3
-        values.append(Value(f"link.{field}", wire, BANDWIDTH, note, trust))
+        values.append(Value(f"link.{field}", wire, BANDWIDTH, note, trust, at_least=bool(low)))
         if found.retransmits is not None:
             facts.append(_retransmits(found, mtu))
             if found.retransmits:

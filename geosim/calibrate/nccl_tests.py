@@ -15,6 +15,7 @@ from geosim.calibrate.source import Source
 from geosim.errors import UsageError
 from geosim.units import BANDWIDTH, SIZE, TIME, show
 
+_FITS = 0.15  # the bar that the model of NCCL is held to (papers/nccl)
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 _PREFIX = re.compile(r"^(?:\[[\d,]+\]<std\w+>:\s?|\s*\d+: )")  # mpirun --tag-output, srun --label
 _RANK = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bPid\s+\d+ on\s+(\S+)\s+device\s+\d+ \[[\w:.]+\] (.+?)\s*$")
@@ -151,10 +152,17 @@ def _values(found: Fit, tier: str, ranks: int) -> tuple[Value, ...]:
     values = []
     if found.bandwidth_bytes_per_s is not None:
         note = f"an accelerator and direction, by {laws[found.law]} over {ranks} ranks"
-        note += "; at least, as it is not what limits" if found.at_least else ""
+        note += ", which is not what limits" if found.at_least else ""
         note += f"; off by {100 * found.error:.2g} % on average"
         values.append(
-            Value(f"fabric.{tier}.bandwidth", found.bandwidth_bytes_per_s, BANDWIDTH, note, law=found.law)
+            Value(
+                f"fabric.{tier}.bandwidth",
+                found.bandwidth_bytes_per_s,
+                BANDWIDTH,
+                note,
+                at_least=found.at_least,
+                law=found.law,
+            )
         )
     if found.latency_s is not None:
         beyond = " beyond NCCL's own" if found.law == "nccl" else ""
@@ -187,39 +195,25 @@ def _facts(
 def _unknown(
     text: str, rows: list[_Row], found: Fit, nodes: int, per_node: int, device: str
 ) -> tuple[Unknown, ...]:
-    out: list[tuple[str, tuple[str, ...]]] = []
+    out = []
     if found.bandwidth_bytes_per_s is None:
-        out.append((f"bandwidth: the largest size is {show(rows[-1].size_bytes, SIZE)} (-e 1G tells)", ()))
+        out.append(Unknown(f"bandwidth: the largest size is {show(rows[-1].size_bytes, SIZE)} (-e 1G tells)"))
     if found.latency_s is None:
-        out.append((f"latency: the smallest size is {show(rows[0].size_bytes, SIZE)} (-b 8 tells)", ()))
+        out.append(Unknown(f"latency: the smallest size is {show(rows[0].size_bytes, SIZE)} (-b 8 tells)"))
     if nodes > 1 and per_node > 1:
-        inside = (
-            f"taken as {show(found.inside_bytes_per_s, BANDWIDTH)}"
-            if found.law == "nccl"
-            else "taken as no limit"
-        )
-        out.append(
-            (
-                f"what joins accelerators inside a node: {inside} (a run in one node tells)",
-                ("fabric.intra_node.bandwidth",),
-            )
-        )
+        law = found.law == "nccl"
+        inside = f"taken as {show(found.inside_bytes_per_s, BANDWIDTH)}" if law else "taken as no limit"
+        said = f"what joins accelerators inside a node: {inside} (a run in one node tells)"
+        out.append(Unknown(said, ("fabric.intra_node.bandwidth",)))
     if nodes == 1:
-        out.append(("what joins nodes (a run over two nodes tells)", ("fabric.inter_node.bandwidth",)))
+        said = "what joins nodes (a run over two nodes tells)"
+        out.append(Unknown(said, ("fabric.inter_node.bandwidth",)))
     if found.law == "ring":
-        out.append(
-            (
-                f"what NCCL makes of {device}: geosim has its constants over NVLink; a ring stands in",
-                (),
-            )
-        )
-    if found.error > 0.15:
-        out.append(
-            (
-                f"all of the curve: off by {100 * found.error:.2g} % on average, {100 * found.worst:.2g} % at worst",
-                (),
-            )
-        )
+        said = "geosim has its constants over NVLink; a ring stands in"
+        out.append(Unknown(f"what NCCL makes of {device}: {said}"))
+    if found.error > _FITS:
+        mean, worst = (f"{100 * error:.2g} %" for error in (found.error, found.worst))
+        out.append(Unknown(f"all of the curve: the law is off by {mean} on average, {worst} at worst"))
     if not re.search(r"^# Avg bus bandwidth", text, re.MULTILINE):
-        out.append(("what came after the last row: the output stops there", ()))
-    return tuple(Unknown(text, answers) for text, answers in out)
+        out.append(Unknown("what came after the last row: the output stops there"))
+    return tuple(out)

@@ -18,6 +18,7 @@ class Value:
         value: SI number, word, or a model as plain data.
         dimension: of a number with a unit; None: a plain number, word or model.
         note: how it was read.
+        at_least: the truth may be more.
         trust: of several files that fix the same field, the most trusted wins.
         law: of a fabric, which collectives it was fitted to: "nccl" or "ring".
         shown: what a table says instead of the value.
@@ -28,6 +29,7 @@ class Value:
     dimension: Dimension | None = None
     note: str = ""
     trust: int = 1
+    at_least: bool = False
     law: str = ""
     shown: str = ""
 
@@ -42,6 +44,10 @@ class Value:
     @property
     def text(self) -> str:
         """For people."""
+        return f"≥ {self._number}" if self.at_least else self._number
+
+    @property
+    def _number(self) -> str:
         if self.shown:
             return self.shown
         if isinstance(self.value, float):

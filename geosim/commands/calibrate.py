@@ -51,14 +51,14 @@ def calibrate(
     if out is not None:
         check_writable(out)
     readings = [read_file(file, kind) for file in files]
-    choices = combine(readings)
-    filled = None if base is None else fill(base, choices, link, site or ())
+    combined = combine(readings)
+    filled = None if base is None else fill(base, combined.choices, link, site or ())
     if filled is not None and out is not None:
         write_file(out, filled.scenario.to_yaml())
     if as_json:
-        print_json(calibration.data(readings, choices, filled))
+        print_json(calibration.data(readings, combined, filled))
     else:
-        print_screen(calibration.screen(readings, choices, filled))
+        print_screen(calibration.screen(readings, combined, filled))
         if out is not None:
             print_screen(f"\nscenario: {out}")
 
