@@ -17,9 +17,9 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from tests.calibrate.trace_truth import SLEEP_S, STEPS
+
 FIXTURES = Path(__file__).parent / "fixtures"
-SLEEP_S = 0.02
-STEPS = 6
 
 
 def main() -> None:
