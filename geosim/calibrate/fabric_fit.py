@@ -18,7 +18,7 @@ LARGE_BYTES = 64 * 1024 * 1024
 _LOW, _HIGH = 1e6, 1e13
 _UNLIMITED = Hop(bandwidth_bytes_per_s=1e15, latency_s=0.0)
 _FLAT = 0.01  # within this of the fastest, more bandwidth makes no difference
-_ROUNDS, _HALVINGS = 3, 50
+_ROUNDS, _HALVINGS = 3, 36
 # Nominal, a direction (data sheets); H800 and A800 have 8 links of 25 GB/s.
 _NVLINK = {"V100": 150e9, "A800": 200e9, "A100": 300e9, "H800": 200e9, "B200": 900e9}
 _OTHER_NVLINK = 450e9

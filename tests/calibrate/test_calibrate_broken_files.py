@@ -1,5 +1,6 @@
 """Fixtures cut off, corrupted and mixed up: one line that names the file, never a traceback."""
 
+import contextlib
 import copy
 import gzip
 import json
@@ -17,8 +18,9 @@ from geosim.scenario import load_scenario
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXTS = ["ping-iputils-stopped.txt", "ping-busybox-clean.txt", "nccl-1x8-h100.txt", "nccl-2x8-a100-old.txt"]
 JSONS = [
-    "iperf3-clean-bidir.json", "iperf3-clean-forward.json", "iperf3-clean-udp-over.json", "iperf3-server.json",
-    "config-qwen2.5-7b.json", "config-mixtral-8x7b.json", "config-bloom-176b.json", "trace-hta-mi250.json.gz",
+    "iperf3-clean-bidir.json", "iperf3-clean-forward.json", "iperf3-clean-udp-over.json",
+    "iperf3-server.json", "config-qwen2.5-7b.json", "config-mixtral-8x7b.json", "config-bloom-176b.json",
+    "trace-hta-mi250.json.gz",
 ]  # fmt: skip
 ODD = [
     None,
@@ -38,11 +40,18 @@ ODD = [
     float("inf"),
 ]
 LAPTOP = load_scenario("laptop")
-quick = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def check(file):
     """Read, put into a scenario, and see that an error is one line that names file or option."""
+    told = _refusal(file)
+    assert "\n" not in told
+    assert not told or str(file) in told or told.startswith(("--site", "scenario laptop"))
+
+
+def _refusal(file):
+    """What a file is refused for; empty if it is not."""
     try:
         readings = [read_file(file)]
         choices = combine(readings).choices
@@ -50,8 +59,8 @@ def check(file):
         link = "east-west" if any(c.value.field.startswith("link") for c in choices) else None
         fill(LAPTOP, choices, link, site)
     except UsageError as error:
-        assert "\n" not in str(error)
-        assert str(file) in str(error) or str(error).startswith(("--site", "scenario laptop"))
+        return str(error)
+    return ""
 
 
 def content(name):
@@ -114,11 +123,11 @@ def test_json_with_odd_values(tmp_path, name, data):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_file_as_every_kind(kind):
+    known = 0
     for path in sorted(FIXTURES.iterdir()):
-        try:
-            read_file(path, kind)
-        except UsageError as error:
-            assert str(path) in str(error)
+        with contextlib.suppress(UsageError):
+            known += read_file(path, kind).file == str(path)
+    assert known >= 4
 
 
 @pytest.mark.parametrize(

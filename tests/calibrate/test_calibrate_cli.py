@@ -21,6 +21,9 @@ NAMES = (
 )
 UNEVEN = [str(FIXTURES / name) for name in NAMES]
 
+NCCL = str(FIXTURES / "nccl-1x8-h100.txt")
+LAPTOP, VOID = ("--scenario", "laptop"), ("--out", "/dev/null")
+
 
 def geosim(*args, status=0):
     """Run in this process: standard output, or standard error where it ends with another status than 0."""
@@ -152,15 +155,15 @@ def test_a_step_time_of_another_model_is_told():
         ((UNEVEN[0], "--out", "x.yaml"), "--out x.yaml: needs the scenario"),
         ((UNEVEN[0], "--scenario", "laptop"), "needs a file for the new one: add --out FILE"),
         ((UNEVEN[0], "--scenario", "laptop", "--out", "/nowhere/x"), "there is no folder /nowhere"),
-        ((UNEVEN[0], "--scenario", "laptop", "--out", "/dev/null"), "--link: say which link was measured"),
-        ((UNEVEN[0], "--scenario", "laptop", "--link", "east-east", "--out", "/dev/null"), "name two of the sites east, west"),
-        ((UNEVEN[0], "--scenario", "laptop", "--link", "east-west", "--site", "east", "--out", "/dev/null"), "no file has values of a fabric"),
-        ((fixture("config-gpt2.json"), "--scenario", "laptop", "--link", "east-west", "--out", "/dev/null"), "no file has values of a link"),
-        ((fixture("nccl-1x8-h100.txt"), "--scenario", "laptop", "--out", "/dev/null"), "--site: say whose fabric"),
-        ((fixture("nccl-1x8-h100.txt"), "--scenario", "laptop", "--site", "east", "--out", "/dev/null"), "it is of another accelerator"),
-        ((fixture("nccl-1x8-h100.txt"), "--scenario", "laptop", "--site", "mars", "--out", "/dev/null"), "--site mars: sites are east, west"),
+        ((UNEVEN[0], *LAPTOP, *VOID), "--link: say which link was measured"),
+        ((UNEVEN[0], *LAPTOP, "--link", "east-east", *VOID), "name two of the sites east, west"),
+        ((UNEVEN[0], *LAPTOP, "--link", "east-west", "--site", "east", *VOID), "has values of a fabric"),
+        ((fixture("config-gpt2.json"), *LAPTOP, "--link", "east-west", *VOID), "has values of a link"),
+        ((NCCL, *LAPTOP, *VOID), "--site: say whose fabric"),
+        ((NCCL, *LAPTOP, "--site", "east", *VOID), "it is of another accelerator"),
+        ((NCCL, *LAPTOP, "--site", "mars", *VOID), "--site mars: sites are east, west"),
         ((UNEVEN[0], UNEVEN[0]), "given twice"),
-        ((UNEVEN[0], "--as", "pong"), "--as pong: use one of iperf3, ping, nccl-tests, torch-trace, hf-config"),
+        ((UNEVEN[0], "--as", "pong"), "--as pong: use one of iperf3, ping, nccl-tests, torch-trace"),
         ((fixture("config-gpt2.json"), fixture("config-qwen3-8b.json")), "calibrate with one of them"),
         (("nowhere.json",), "nowhere.json: cannot read: No such file"),
     ],

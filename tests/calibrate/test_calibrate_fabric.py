@@ -30,9 +30,8 @@ def output(device, nodes, per_node, times, factor, collective="all_reduce", size
     ]
     lines += ["# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)", "#", "# Using devices"]
     for rank in range(nodes * per_node):
-        lines.append(
-            f"#  Rank {rank:2} Group  0 Pid {rank + 7:6} on host{rank // per_node} device {rank % per_node:2} [0x0f] {device}"
-        )
+        place = f"host{rank // per_node} device {rank % per_node:2} [0x0f]"
+        lines.append(f"#  Rank {rank:2} Group  0 Pid {rank + 7:6} on {place} {device}")
     for size, time in zip(sizes, times, strict=True):
         algbw = size / time / 1e9
         cells = f"{time * 1e6:8.4g} {algbw:7.2f} {algbw * factor:7.2f}       0"

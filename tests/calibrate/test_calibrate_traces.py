@@ -26,7 +26,7 @@ def trace(tmp_path, events, **top):
 
 
 def step(at):
-    """100 ms: 60 of compute, a collective of 30 of which 10 run beside it, 5 of the optimizer, 15 of nothing."""
+    """100 ms: 60 of compute, 30 of a collective, 10 of them beside it, 5 of the optimizer, 15 of nothing."""
     return [
         span(f"ProfilerStep#{at}", "user_annotation", at, 100_000),
         span("sm90_gemm", "kernel", at, 60_000),
