@@ -94,3 +94,16 @@ def test_qwen3_moe_wider_heads_are_refused_and_equal_ones_read(tmp_path):
     file.write_text(json.dumps({**config, "num_attention_heads": 32}))
     with pytest.raises(UsageError, match="head_dim: 128 x 32"):
         read_file(file)
+
+
+def test_mpt(tmp_path):
+    """Sizes of mosaicml/mpt-7b, which states 6.65 billion parameters."""
+    config = {"model_type": "mpt", "d_model": 4096, "n_heads": 32, "n_layers": 32, "expansion_ratio": 4}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**config, "no_bias": True, "vocab_size": 50432}))
+    reading = read_file(file)
+    assert reading.values[0].plain == "mpt-7b"
+    assert reading.facts[0].text == "6,649,286,656"
+    file.write_text(json.dumps({**config, "no_bias": False, "vocab_size": 50432}))
+    with pytest.raises(UsageError, match="no_bias: false"):
+        read_file(file)
