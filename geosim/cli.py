@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from geosim.commands import nccl_env, questions, traces
+from geosim.commands.calibrate import calibrate
 from geosim.commands.goodput import goodput
 from geosim.commands.shared import (
     CalibrationFile,
@@ -242,6 +243,7 @@ for question in (questions.sweep, questions.require, questions.sensitivity, good
     app.command()(question)
 app.command()(traces.trace)
 app.command("nccl-env")(nccl_env.nccl_env)
+app.command()(calibrate)
 
 
 def main(arguments: list[str] | None = None) -> None:
