@@ -1,7 +1,7 @@
 """Measure the grid, or one point of it.
 
-    python -m experiments.exchange_alone                    # every point, 20 minutes
-    python -m experiments.exchange_alone --point NAME       # one; --list names them
+python -m experiments.exchange_alone                    # every point, 20 minutes
+python -m experiments.exchange_alone --point NAME       # one; --list names them
 """
 
 import sys

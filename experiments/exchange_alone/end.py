@@ -1,6 +1,7 @@
 """One site's side of the exchanges: a process in its namespace that does what its input says, line by line.
 
     {"do": "connect"}              new connections
+    {"do": "ping"}                 round trips of single bytes on the first connection
     {"do": "exchange", "start": t} one exchange from `time.monotonic` = t on; answers when all has come
 
 After an exchange every receiver sends the notice that Gloo's next receive would (48 bytes on the same
@@ -13,13 +14,23 @@ import struct
 import sys
 import threading
 import time
+from statistics import median
 from typing import Any, Protocol
 
 PORT = 6100
 NOTICE_BYTES = 48  # gloo/transport/tcp/pair.h, Op::preamble
 _TRACE_EVERY_S = 1e-3
+_PINGS, _PING_GAP_S = 8, 0.05
 # struct tcp_info of linux/tcp.h: where its 32-bit fields lie
-_FIELDS = {"rto_us": 8, "unacked": 24, "lost": 32, "rtt_us": 68, "ssthresh": 76, "cwnd": 80, "retransmits": 100}
+_FIELDS = {
+    "rto_us": 8,
+    "unacked": 24,
+    "lost": 32,
+    "rtt_us": 68,
+    "ssthresh": 76,
+    "cwnd": 80,
+    "retransmits": 100,
+}
 
 
 class End(Protocol):
@@ -27,6 +38,9 @@ class End(Protocol):
 
     def connect(self) -> None:
         """Open new connections, once both ends have been told to."""
+
+    def ping(self) -> float:
+        """Seconds of a round trip of almost nothing; 0: not known here."""
 
     def exchange(self, start: float) -> dict[str, Any]:
         """Send and receive from `start` on."""
@@ -56,6 +70,22 @@ class SocketEnd:
             self._connections = [_connect(self._peer) for _ in range(self._flows)]
         for connection in self._connections:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ping(self) -> float:
+        """Median seconds of a round trip of one byte, on a path that is otherwise silent."""
+        connection = self._connections[0]
+        times = []
+        for _ in range(_PINGS):
+            if self._server is not None:
+                time.sleep(_PING_GAP_S)
+                begun = time.monotonic()
+                connection.sendall(b"p")
+                _receive(connection, 1)
+                times.append(time.monotonic() - begun)
+            else:
+                _receive(connection, 1)
+                connection.sendall(b"p")
+        return median(times) if times else 0.0
 
     def exchange(self, start: float) -> dict[str, Any]:
         """Send and receive from `start` on; seconds until all had come, and what TCP says of itself."""
@@ -130,12 +160,20 @@ class GlooEnd:
         self._round += 1
         groups = [
             open_stream(
-                PrefixStore(f"{self._round}-{i}", self._store), self._index, 2, address=self._own, timeout_s=60
+                PrefixStore(f"{self._round}-{i}", self._store),
+                self._index,
+                2,
+                address=self._own,
+                timeout_s=60,
             )
             for i in range(self._flows)
         ]
         self._payload = torch.zeros(self._size, dtype=torch.uint8)
         self._channel = Channel(groups, ("a", "b"), self._index, [self._size], None)
+
+    def ping(self) -> float:
+        """Its groups carry nothing but exchanges."""
+        return 0.0
 
     def exchange(self, start: float) -> dict[str, Any]:
         """Send and receive from `start` on."""
@@ -185,6 +223,8 @@ def main() -> None:
         if request["do"] == "connect":
             end.connect()
             answer: Any = "connected"
+        elif request["do"] == "ping":
+            answer = end.ping()
         else:
             answer = end.exchange(request["start"])
         print(json.dumps(answer), flush=True)

@@ -92,9 +92,10 @@ def _plain() -> list[Point]:
     points += [Point(mbit, rtt, 256 * KIB, 8) for mbit, rtt in ((50, 40), (200, 100), (1000, 40))]
     points += [Point(mbit, rtt, 64 * MIB, 8, "bbr") for mbit, rtt in ((200, 20), (1000, 40))]
     points += [Point(mbit, rtt, 4 * MIB, algorithm="reno") for mbit, rtt in ((50, 40), (200, 20), (200, 100))]
-    points += [
-        Point(200, 20, 16 * MIB, algorithm=name, both=False) for name in ("cubic", "reno", "bbr")
-    ] + [Point(1000, 40, 64 * MIB, both=False), Point(50, 40, 4 * MIB, both=False)]
+    points += [Point(200, 20, 16 * MIB, algorithm=name, both=False) for name in ("cubic", "reno", "bbr")] + [
+        Point(1000, 40, 64 * MIB, both=False),
+        Point(50, 40, 4 * MIB, both=False),
+    ]
     points += [Point(mbit, rtt, 4 * MIB, gap_s=0.1) for mbit, rtt in ((50, 40), (200, 20))]
     return points
 

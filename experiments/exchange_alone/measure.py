@@ -36,6 +36,11 @@ def measure(point: Point, progress: Callable[[int, int], None], trace: bool = Fa
         ends = [_start(wan, point, trace, listens) for listens in (True, False)]
         for end in ends:
             _answer(end)
+        _ask(ends, {"do": "connect"})
+        for end in ends:
+            _answer(end)
+        _ask(ends, {"do": "ping"})
+        ping = max(_answer(end) for end in ends)
         skipped = 0 if point.fresh else 1
         for k in range(point.repeats + skipped):
             progress(k, point.repeats + skipped)
@@ -59,6 +64,7 @@ def measure(point: Point, progress: Callable[[int, int], None], trace: bool = Fa
         "median_s": median(seconds),
         "mean_s": fmean(seconds),
         "spread": _spread(seconds),
+        "ping_s": ping,
         "first_s": max(side["seconds"] for side in rows[0]),
         "sides": [[side["seconds"] for side in pair] for pair in used],
         "retransmits": [[side["retransmits"] for side in pair] for pair in used],

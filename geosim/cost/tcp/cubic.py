@@ -95,6 +95,9 @@ class Cubic(Control):
             if not acked:
                 return
         self._update(flow.cwnd, acked, sample.now)
+        if self._count >= self._per_segment:  # gathered when more were needed for a segment
+            self._count = 0.0
+            flow.cwnd += 1
         self._count += acked
         if self._count >= self._per_segment:
             more = int(self._count / self._per_segment)

@@ -38,7 +38,9 @@ class Duplex:
         window_segments: the most of one flow in flight.
         algorithm: "cubic", "reno" or "bbr".
         loss: probability that a segment is lost.
-        seed: of the losses.
+        host_s: mean time that hosts take to see what has arrived, evenly spread from none to twice that. It
+            also keeps flows out of step that nothing else tells apart (Floyd and Jacobson, 1992).
+        seed: of losses and of these.
     """
 
     rate_bytes_per_s: float
@@ -48,6 +50,8 @@ class Duplex:
     window_segments: int = 2000
     algorithm: str = "cubic"
     loss: float = 0.0
+    host_s: float = 5e-5
+    wake_s: float = 0.0
     seed: int = 0
 
 
@@ -83,8 +87,17 @@ def exchanges(
     clock = Clock()
     chance = random.Random(link.seed)
     until_loss = _losses(link.loss, chance) if link.loss > 0 else None
+    host_s = (lambda: 2 * link.host_s * chance.random()) if link.host_s > 0 else None
     ways = [
-        Queue(link.rate_bytes_per_s, link.rtt_s / 2, link.queue_bytes, link.segment_bytes, until_loss)
+        Queue(
+            link.rate_bytes_per_s,
+            link.rtt_s / 2,
+            link.queue_bytes,
+            link.segment_bytes,
+            until_loss,
+            host_s,
+            link.wake_s,
+        )
         for _ in range(2)
     ]
     make = CONTROLS[link.algorithm]
@@ -100,9 +113,7 @@ def exchanges(
     return out
 
 
-def _one(
-    clock: Clock, ways: list[Queue], senders: list[list[Flow]], segments: int, watch: bool
-) -> Progress:
+def _one(clock: Clock, ways: list[Queue], senders: list[list[Flow]], segments: int, watch: bool) -> Progress:
     start = clock.now
     progress = Progress()
     goal = [sum(f.received for f in side) + segments * len(side) for side in senders]

@@ -55,7 +55,13 @@ class Flow:
     """
 
     def __init__(
-        self, clock: Clock, forward: Queue, backward: Queue, control: Control, window: int, most_burst: int = _MOST_BURST
+        self,
+        clock: Clock,
+        forward: Queue,
+        backward: Queue,
+        control: Control,
+        window: int,
+        most_burst: int | None = None,
     ) -> None:
         """A connection just opened.
 
@@ -64,7 +70,7 @@ class Flow:
             forward, backward: the queues that data and acknowledgements take.
             control: congestion control.
             window: the most segments in flight, by the socket's buffers.
-            most_burst: the most segments handed over at once.
+            most_burst: the most segments handed over at once; None: what Linux would (`tcp_tso_autosize`).
         """
         self.clock = clock
         self.control = control
@@ -190,13 +196,15 @@ class Flow:
                 self._usage_seq = self.next
 
     def _burst(self) -> int:
-        """Segments handed over at once: a millisecond's worth (Linux, `tcp_tso_autosize`)."""
+        """Segments handed over at once: a millisecond's worth, up to 64 KiB."""
+        if self._most_burst is not None:
+            return self._most_burst
         rate = self.control.pacing_rate
         if rate is None:
             factor = 2.0 if self.cwnd < self.ssthresh / 2 else 1.2
             rate = factor * self.cwnd / self.srtt_s if self.srtt_s > 0 else math.inf
         goal = rate / 1024
-        return self._most_burst if goal >= self._most_burst else max(2, int(goal))
+        return _MOST_BURST if goal >= _MOST_BURST else max(2, int(goal))
 
     def _put(self, now: float, start: int, count: int, repeat: bool) -> None:
         if not self.in_flight:
@@ -278,11 +286,11 @@ class Flow:
 
     def _move_unacked(self, newest: Chunk) -> None:
         repeats = self._repeats
-        while repeats and repeats[0].received:
+        while repeats and (repeats[0].received or repeats[0].done):
             repeats.popleft()
         hole = 1 << 62
         if self._to_repeat:
-            hole = min(start for start, _ in (self._to_repeat[0], self._to_repeat[-1]))
+            hole = min(start for start, _ in self._to_repeat)
         if repeats:
             hole = min(hole, repeats[0].start)
         if hole < 1 << 62:

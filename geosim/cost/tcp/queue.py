@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 
 SLICE_S = 1.5e-3
+_QUIET_S = 1e-3
 
 
 class Queue:
@@ -25,6 +26,8 @@ class Queue:
         limit_bytes: float,
         segment_bytes: float,
         until_loss: Callable[[], int] | None = None,
+        host_s: Callable[[], float] | None = None,
+        wake_s: float = 0.0,
     ) -> None:
         """A queue.
 
@@ -33,6 +36,7 @@ class Queue:
             limit_bytes: of what waits.
             segment_bytes: of a full segment on the wire.
             until_loss: draws how many segments pass before the next one is lost; None: none is.
+            host_s: draws how much later than on the wire a slice is seen, in order all the same; None: not.
         """
         self.rate = rate_bytes_per_s
         self.delay_s = delay_s
@@ -42,6 +46,9 @@ class Queue:
         self.sent_bytes = 0.0
         self.dropped = 0
         self._draw = until_loss
+        self._host_s = host_s
+        self._wake_s = wake_s
+        self._seen = 0.0
         self._until_loss = until_loss() if until_loss else 1 << 62
         whole = SLICE_S * rate_bytes_per_s / segment_bytes
         self._per_slice = max(1, int(whole)) if math.isfinite(whole) else 1 << 62
@@ -77,7 +84,7 @@ class Queue:
         while left > 0:
             n = min(left, self._per_slice)
             start += n * self.segment_bytes / self.rate
-            fates.append((n, start + self.delay_s))
+            fates.append((n, self._arrival(start)))
             left -= n
         self.busy_until = max(start, self.busy_until)
         self.sent_bytes += fit * self.segment_bytes
@@ -98,4 +105,14 @@ class Queue:
             return -1.0
         self.busy_until = start + size_bytes / self.rate
         self.sent_bytes += size_bytes
-        return self.busy_until + self.delay_s
+        return self._arrival(self.busy_until)
+
+    def _arrival(self, left_s: float) -> float:
+        if self._host_s is None:
+            return left_s + self.delay_s
+        arrival = left_s + self.delay_s
+        late = self._host_s()
+        if arrival - self._seen > _QUIET_S:
+            late += self._wake_s
+        self._seen = max(self._seen, arrival + late)
+        return self._seen

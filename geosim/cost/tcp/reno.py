@@ -21,6 +21,9 @@ class Reno(Control):
             acked = slow_start(flow, acked)
             if not acked:
                 return
+        if self._count >= flow.cwnd:
+            self._count = 0
+            flow.cwnd += 1
         self._count += acked
         if self._count >= flow.cwnd:
             more = self._count // flow.cwnd
