@@ -3,6 +3,8 @@
 python -m experiments.exchange_alone.compare        # half a minute; no measuring
 """
 
+import json
+import math
 import random
 from pathlib import Path
 from statistics import fmean
@@ -13,12 +15,14 @@ from rich.table import Table
 
 from experiments.console import console, run_app, write_json
 from experiments.exchange_alone.grid import GLOO, GRID, Point
-from experiments.exchange_alone.predict import by_law, by_windows
+from experiments.exchange_alone.predict import MSS, by_law, by_windows, link_of
 from experiments.exchange_alone.store import RESULTS, load
+from geosim.cost.tcp.exchange import exchanges
 from geosim.errors import UsageError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 PREDICTED = RESULTS.with_name("exchange_alone_predicted.json")
+WINDOW = RESULTS.with_name("exchange_alone_window.json")
 _BOOTSTRAPS = 2000
 
 
@@ -99,9 +103,22 @@ def compare(
         console.print(group, values)
     write_json(out, {"points": rows, "summary": said})
     if figure is not None:
-        from experiments.exchange_alone.figures import measured_against_predicted
+        from experiments.exchange_alone.figures import comparison_figure
 
-        measured_against_predicted(rows, figure)
+        comparison_figure(rows, windows(WINDOW), figure)
+
+
+def windows(file: Path) -> dict[str, Any]:
+    """The first exchange of a point whose windows were traced, and the same simulated."""
+    seen = json.loads(file.read_text())
+    point = next(p for p in GRID if p.name == seen["point"])
+    size = math.ceil(math.ceil(point.size_bytes / point.flows) / MSS)
+    first = exchanges(link_of(point), size, point.flows, 1, 0.0, point.both, watch=True)[0]
+    return {
+        "title": f"Fresh {point.algorithm} flow, {point.mbit_per_s:g} Mbit/s, {point.rtt_ms:g} ms, both ways",
+        "measured": seen["windows"],
+        "simulated": [(at, sizes[0]) for at, sizes in first.windows],
+    }
 
 
 def main() -> None:

@@ -97,6 +97,8 @@ def _plain() -> list[Point]:
         Point(50, 40, 4 * MIB, both=False),
     ]
     points += [Point(mbit, rtt, 4 * MIB, gap_s=0.1) for mbit, rtt in ((50, 40), (200, 20))]
+    points += [Point(20, 40, 4 * MIB, 2, gap_s=0.05), Point(100, 40, 8 * MIB, 2, gap_s=0.2)]
+    points += [Point(100, 40, 8 * MIB, 2)]
     return points
 
 

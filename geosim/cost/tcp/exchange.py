@@ -72,6 +72,7 @@ def exchanges(
     gap_s: float,
     both: bool = True,
     watch: bool = False,
+    skew_s: float = 0.0,
 ) -> list[Progress]:
     """`count` exchanges after each other over the same connections, `gap_s` of silence before each.
 
@@ -83,6 +84,7 @@ def exchanges(
         gap_s: from one exchange's end to the next one's start.
         both: whether both ends send.
         watch: whether to keep the windows of the first end's flows at every receipt.
+        skew_s: how much later than the first the second end begins at most; drawn anew for each exchange.
     """
     clock = Clock()
     chance = random.Random(link.seed)
@@ -109,11 +111,13 @@ def exchanges(
     for k in range(count):
         if k:
             clock.idle(gap_s)
-        out.append(_one(clock, ways, senders, segments, watch))
+        out.append(_one(clock, ways, senders, segments, watch, skew_s * chance.random()))
     return out
 
 
-def _one(clock: Clock, ways: list[Queue], senders: list[list[Flow]], segments: int, watch: bool) -> Progress:
+def _one(
+    clock: Clock, ways: list[Queue], senders: list[list[Flow]], segments: int, watch: bool, skew_s: float
+) -> Progress:
     start = clock.now
     progress = Progress()
     goal = [sum(f.received for f in side) + segments * len(side) for side in senders]
@@ -145,9 +149,9 @@ def _one(clock: Clock, ways: list[Queue], senders: list[list[Flow]], segments: i
     for way, side in enumerate(senders):
         for flow in side:
             flow.on_receipt = watching(way, flow)
-    for side in senders:
+    for way, side in enumerate(senders):
         for flow in side:
-            flow.give(segments)
+            clock.at(start + way * skew_s, flow.give, segments)
     clock.run(lambda: not any(left), start + _FOREVER_S)
     for side in senders:
         for flow in side:

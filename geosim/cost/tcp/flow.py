@@ -62,6 +62,7 @@ class Flow:
         control: Control,
         window: int,
         most_burst: int | None = None,
+        extra_s: float = 0.0,
     ) -> None:
         """A connection just opened.
 
@@ -71,6 +72,7 @@ class Flow:
             control: congestion control.
             window: the most segments in flight, by the socket's buffers.
             most_burst: the most segments handed over at once; None: what Linux would (`tcp_tso_autosize`).
+            extra_s: how much longer its round trip is than the queues', by its way to them.
         """
         self.clock = clock
         self.control = control
@@ -80,7 +82,7 @@ class Flow:
         self.delivered = 0
         self.lost = 0
         self.received = 0
-        self.srtt_s = self.least_rtt_s = forward.delay_s + backward.delay_s
+        self.srtt_s = self.least_rtt_s = forward.delay_s + backward.delay_s + extra_s
         self.on_receipt: Callable[[float], None] = lambda now: None
         self.end = 0  # segments that the application has given
         self.next = 0
@@ -92,6 +94,7 @@ class Flow:
         self.last_sent_s = 0.0
         self._forward, self._backward = forward, backward
         self._window = window
+        self._extra_s = extra_s
         self._most_burst = most_burst
         self._outstanding: deque[Chunk] = deque()
         self._repeats: deque[Chunk] = deque()
@@ -235,7 +238,7 @@ class Flow:
         self.received += chunk.count
         arrival = self._backward.offer_small(now, ACK_BYTES)
         if arrival >= 0:
-            self.clock.at(arrival, self._acknowledge, chunk)
+            self.clock.at(arrival + self._extra_s, self._acknowledge, chunk)
         self.on_receipt(now)
 
     def _acknowledge(self, chunk: Chunk) -> None:
