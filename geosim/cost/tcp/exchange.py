@@ -8,6 +8,7 @@ of the other (Zhang, Shenker and Clark, SIGCOMM 1991).
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from geosim.cost.tcp.bbr import Bbr
 from geosim.cost.tcp.clock import Clock
@@ -19,6 +20,7 @@ from geosim.cost.tcp.reno import Reno
 
 NOTICE_BYTES = 100.0  # Gloo's preamble of 48 bytes, and headers
 _FOREVER_S = 3600.0
+_PART = 45  # segments that a sender's thread hands over before the next one's turn: 64 KiB
 CONTROLS: dict[str, Callable[[int], Control]] = {
     "cubic": lambda number: Cubic(),
     "reno": lambda number: Reno(),
@@ -150,8 +152,7 @@ def _one(
         for flow in side:
             flow.on_receipt = watching(way, flow)
     for way, side in enumerate(senders):
-        for flow in side:
-            clock.at(start + way * skew_s, flow.give, segments)
+        clock.at(start + way * skew_s, partial(_give, segments=segments), side)
     clock.run(lambda: not any(left), start + _FOREVER_S)
     for side in senders:
         for flow in side:
@@ -162,6 +163,15 @@ def _one(
             ways[way].offer_small(clock.now, NOTICE_BYTES)
             flow.last_sent_s = clock.now
     return progress
+
+
+def _give(side: list[Flow], segments: int) -> None:
+    """All of an end's connections are given data at once, so that what they send at first is interleaved."""
+    for flow in side:
+        flow.give(min(segments, _PART))
+    for at in range(_PART, segments, _PART):
+        for flow in side:
+            flow.add(min(_PART, segments - at))
 
 
 def _losses(loss: float, chance: random.Random) -> Callable[[], int]:

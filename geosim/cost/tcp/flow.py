@@ -141,6 +141,10 @@ class Flow:
                 self._restart(idle)
             self.control.resume(self, now, idle)
         self.app_limited = max(1, self.delivered + self.in_flight)
+        self.add(segments)
+
+    def add(self, segments: int) -> None:
+        """The application goes on handing over what it gave."""
         self.end += segments
         self.send()
 

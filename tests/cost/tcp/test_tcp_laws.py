@@ -142,7 +142,9 @@ def test_what_linux_took():
 
 
 def test_the_committed_comparison_holds_its_bars():
-    said = json.loads((Path(experiments.__file__).parent / "results/exchange_alone_predicted.json").read_text())
+    said = json.loads(
+        (Path(experiments.__file__).parent / "results/exchange_alone_predicted.json").read_text()
+    )
     assert summary(said["points"]) == said["summary"]
     assert said["summary"]["without loss"]["points"] >= 60
     assert said["summary"]["without loss"]["windows_mean"] <= 0.06
