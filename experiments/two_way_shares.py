@@ -1,8 +1,8 @@
-"""What flows reach of a link while as many go the other way, by the window model: the table of `cost.tcp.shares`.
+"""What flows reach of a link while as many go the other way: the table of `cost.tcp.shares`.
 
     python -m experiments.two_way_shares            # 3 minutes
 
-After three exchanges with a second of silence before each, what an exchange of 24 bandwidth-delay products
+With a second of silence before each, what an exchange of 24 bandwidth-delay products
 takes beyond its first 8, over what the link would take; mean over paths, exchanges, directions and seeds.
 """
 

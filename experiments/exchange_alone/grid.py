@@ -39,8 +39,8 @@ class Point:
         """What `--point` takes."""
         unit, scale = ("MiB", MIB) if self.size_bytes >= MIB else ("KiB", KIB)
         parts = [
-            self.algorithm, f"{self.mbit_per_s:g}M", f"{self.rtt_ms:g}ms", f"{self.size_bytes // scale}{unit}",
-            f"x{self.flows}", "fresh" if self.fresh else "idle",
+            self.algorithm, f"{self.mbit_per_s:g}M", f"{self.rtt_ms:g}ms",
+            f"{self.size_bytes // scale}{unit}", f"x{self.flows}", "fresh" if self.fresh else "idle",
         ]  # fmt: skip
         if not self.both:
             parts.append("oneway")

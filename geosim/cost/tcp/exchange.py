@@ -1,4 +1,4 @@
-"""Exchanges between two ends, one after another, over connections that stay: how long each takes, and when what came.
+"""Exchanges between two ends, one after another, over connections that stay: how long each takes.
 
 `n` connections join two ends over one queue each way. In an exchange both ends begin at once to send the same
 number of segments over each; it is over when the last has come. Acknowledgements of one way wait behind data
@@ -42,6 +42,7 @@ class Duplex:
         loss: probability that a segment is lost.
         host_s: mean time that hosts take to see what has arrived, evenly spread from none to twice that. It
             also keeps flows out of step that nothing else tells apart (Floyd and Jacobson, 1992).
+        wake_s: how much longer it takes where nothing has arrived for a millisecond: processors that sleep.
         seed: of losses and of these.
     """
 

@@ -27,8 +27,8 @@ class Chunk:
     """Segments that were sent together and have one fate."""
 
     __slots__ = (
-        "app_limited", "count", "done", "first_sent_s", "prior_delivered", "prior_s", "received", "sent_s", "start",
-        "twice",
+        "app_limited", "count", "done", "first_sent_s", "prior_delivered", "prior_s", "received", "sent_s",
+        "start", "twice",
     )  # fmt: skip
 
     def __init__(self, start: int, count: int, sent_s: float, twice: bool) -> None:

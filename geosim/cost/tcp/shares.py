@@ -5,7 +5,8 @@ or like a full path (Zhang, Shenker and Clark, SIGCOMM 1991). How much of the li
 queue's depth over the bandwidth-delay product, and on how many flows have to share: an exchange is over when
 the slowest is. The window model (`cost.tcp.exchange`) takes a second for such a path, too long for millions
 of policies; so its answers for some depths and flows stand here, made never to fall with the depth. They are
-for exchanges of 24 bandwidth-delay products after a second of silence (`python -m experiments.two_way_shares`).
+for exchanges of 24 bandwidth-delay products after a second of silence
+(`python -m experiments.two_way_shares`).
 """
 
 from typing import Any

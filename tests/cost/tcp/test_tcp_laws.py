@@ -97,7 +97,7 @@ def test_hystart_ends_slow_start_before_the_queue_overflows():
 
 
 def shared(make, rtts: tuple[float, float], seconds: float) -> list[float]:
-    """Segments a second of two flows on one queue that drops, by their round trips; the first third is left out."""
+    """Segments a second of two flows on one queue, by round trips; the first third is left out."""
     clock = Clock()
     least = min(rtts)
     ways = [Queue(6.25e6, least / 2, 6.25e6 * max(rtts), 1500.0) for _ in range(2)]
@@ -125,7 +125,7 @@ def test_the_table_of_shares_is_the_window_models():
 
 
 def test_what_linux_took():
-    """Some of the committed measurements, each predicted anew; all of them: `experiments.exchange_alone.compare`."""
+    """Some measurements predicted anew; all of them: `experiments.exchange_alone.compare`."""
     known = load(RESULTS)
     for name, tolerance in (
         ("cubic-50M-40ms-1MiB-x1-fresh", 0.02),
