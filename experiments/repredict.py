@@ -3,8 +3,8 @@
     python -m experiments.repredict            # seconds
 
 Each point's calibration is put together again from the parts that its own prediction had, and from the
-decoding time that its run measured; the old prediction's was not kept, so that exposed times differ by a few ms
-from those of the file even where nothing changed.
+decoding time that its run measured; the old prediction's was not kept, so that exposed times differ by a
+few ms from those of the file even where nothing changed.
 """
 
 import json

@@ -2,8 +2,9 @@
 
     python -m experiments.two_way_shares            # 3 minutes
 
-With a second of silence before each, what an exchange of 24 bandwidth-delay products
-takes beyond its first 8, over what the link would take; mean over paths, exchanges, directions and seeds.
+With a quarter of a second of silence before each, as between windows of a few steps: what an exchange of 24
+bandwidth-delay products takes beyond its first 8, over what the link would take; mean over paths, exchanges,
+directions and seeds.
 """
 
 from statistics import fmean
@@ -18,6 +19,7 @@ from geosim.cost.tcp.shares import DEPTHS, FLOWS
 _PATHS = ((170, 0.02), (500, 0.06))  # segments in a round trip, round trip
 _FIRST, _ALL = 8, 24
 _SEEDS = 2
+_GAP_S = 0.25
 
 
 def stream_share(
@@ -35,7 +37,7 @@ def stream_share(
     link = Duplex(full / rtt_s, rtt_s, depth * full, window_segments=10**6, algorithm=algorithm, seed=seed)
     size = -(-_ALL * full_segments // flows)
     shares = []
-    for progress in exchanges(link, size, flows, 4, 1.0)[1:]:
+    for progress in exchanges(link, size, flows, 4, _GAP_S)[1:]:
         for way in progress.received:
             times, received = np.array(way).T
             begin, end = np.interp((_FIRST * full_segments, size * flows), received, times)

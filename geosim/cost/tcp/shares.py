@@ -5,7 +5,7 @@ or like a full path (Zhang, Shenker and Clark, SIGCOMM 1991). How much of the li
 queue's depth over the bandwidth-delay product, and on how many flows have to share: an exchange is over when
 the slowest is. The window model (`cost.tcp.exchange`) takes a second for such a path, too long for millions
 of policies; so its answers for some depths and flows stand here, made never to fall with the depth. They are
-for exchanges of 24 bandwidth-delay products after a second of silence
+for exchanges of 24 bandwidth-delay products after a quarter of a second of silence
 (`python -m experiments.two_way_shares`).
 """
 
@@ -15,9 +15,9 @@ FLOWS = (1, 2, 4, 8)
 DEPTHS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the queue, in bandwidth-delay products
 SHARES = {
     "cubic": (
-        (0.63, 0.70, 0.81, 0.85, 0.85),
-        (0.49, 0.58, 0.70, 0.84, 0.84),
-        (0.45, 0.49, 0.66, 0.83, 0.83),
+        (0.62, 0.71, 0.81, 0.85, 0.85),
+        (0.51, 0.53, 0.75, 0.84, 0.84),
+        (0.48, 0.52, 0.66, 0.83, 0.83),
         (0.45, 0.45, 0.46, 0.84, 0.84),
     ),
     "reno": (
