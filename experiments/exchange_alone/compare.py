@@ -117,7 +117,7 @@ def windows(file: Path) -> dict[str, Any]:
     return {
         "title": f"Fresh {point.algorithm} flow, {point.mbit_per_s:g} Mbit/s, {point.rtt_ms:g} ms, both ways",
         "measured": seen["windows"],
-        "simulated": [(at, sizes[0]) for at, sizes in first.windows],
+        "simulated": [(0.0, first.windows[0][1]), *first.windows],
     }
 
 

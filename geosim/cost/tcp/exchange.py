@@ -60,11 +60,11 @@ class Duplex:
 
 @dataclass
 class Progress:
-    """One exchange: seconds, and (time, segments received so far) of each way, at every receipt."""
+    """One exchange: seconds, (time, segments received so far) of each way, and the first flow's windows."""
 
     seconds: float = 0.0
     received: list[list[tuple[float, int]]] = field(default_factory=lambda: [[], []])
-    windows: list[tuple[float, list[int]]] = field(default_factory=list)
+    windows: list[tuple[float, int]] = field(default_factory=list)
 
 
 def exchanges(
@@ -86,7 +86,7 @@ def exchanges(
         count: of exchanges.
         gap_s: from one exchange's end to the next one's start.
         both: whether both ends send.
-        watch: whether to keep the windows of the first end's flows at every receipt.
+        watch: whether to keep the windows of the first end's first flow.
         skew_s: how much later than the first the second end begins at most; drawn anew for each exchange.
     """
     clock = Clock()
@@ -139,8 +139,6 @@ def _one(
             totals[way] += flow.received - seen
             seen = flow.received
             received.append((now - start, totals[way] - base))
-            if watch:
-                progress.windows.append((now - start, [f.cwnd for f in senders[0]]))
             if seen >= need and not over:
                 over = True
                 left[way] -= 1
@@ -152,12 +150,15 @@ def _one(
     for way, side in enumerate(senders):
         for flow in side:
             flow.on_receipt = watching(way, flow)
+    if watch:
+        senders[0][0].windows = []
     for way, side in enumerate(senders):
         clock.at(start + way * skew_s, partial(_give, segments=segments), side)
     clock.run(lambda: not any(left), start + _FOREVER_S)
     for side in senders:
         for flow in side:
             flow.on_receipt = lambda now: None
+    progress.windows = [(at - start, cwnd) for at, cwnd in senders[0][0].windows or ()]
     for way in range(len(senders)):
         # Each receiver's notice that it is ready for the next one.
         for flow in senders[way]:

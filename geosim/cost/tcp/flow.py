@@ -52,6 +52,7 @@ class Flow:
         received: segments that have reached the receiver, each once.
         srtt_s, least_rtt_s: smoothed and least round trip.
         on_receipt: called with the time whenever the receiver gets something new.
+        windows: (time, window) after every acknowledgement, where a list is put here.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Flow:
         self.received = 0
         self.srtt_s = self.least_rtt_s = forward.delay_s + backward.delay_s + extra_s
         self.on_receipt: Callable[[float], None] = lambda now: None
+        self.windows: list[tuple[float, int]] | None = None
         self.end = 0  # segments that the application has given
         self.next = 0
         self.unacked = 0
@@ -288,6 +290,8 @@ class Flow:
             newest.prior_delivered, app_limited, self.in_flight + acked + missing,
         )  # fmt: skip
         self._settle(sample, advanced)
+        if self.windows is not None:
+            self.windows.append((now, self.cwnd))
         self._arm(now)
         self.send()
 
