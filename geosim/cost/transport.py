@@ -5,13 +5,11 @@ the initial window RFC 5681 and 6928; restart after idle as Linux does it (net/i
 `tcp_cwnd_restart`: the window halves for every retransmission timeout of silence); CUBIC's response RFC 8312
 (eq. 5, C = 0.4, beta = 0.7); Reno's Mathis et al. 1997.
 
-Two habits of Linux kept as constants: HyStart ends CUBIC's slow start where the path is full, so the window
+Two habits of Linux kept as laws: HyStart ends CUBIC's slow start where the path is full, so the window
 remembered is little more than the bandwidth-delay product; and where bulk flows both ways at once,
-acknowledgements queue behind data (Zhang, Shenker and Clark, SIGCOMM 1991), so that CUBIC streams at part of
-the rate: 0.4 to 0.6 on bare sockets after a silence (`python -m experiments.exchange_alone`, Linux 6.18), 0.6
-to 0.75 in training runs, which exchange more often. 0.7 stands for all of these where the queue holds one
-bandwidth-delay product, and the loss shrinks with a deeper queue in proportion. BBR reaches nearly all of the
-link. Left out: recovery after a queue overflow, acknowledgements' own bytes.
+acknowledgements queue behind data, so that flows stream at part of the rate (`cost.tcp.shares`, from the
+window model in `cost.tcp`, which is held against Linux: docs/transport.md). Left out here, but not in the
+window model: recovery after a queue overflow, acknowledgements' own bytes.
 """
 
 import math
@@ -21,13 +19,13 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from geosim.cost.tcp.shares import FLOWS, share_of, two_way_shares
 from geosim.scenario import WanLink
 
 HEADER_BYTES = 52  # IPv4 20, TCP 20, timestamps 12
 LEAST_RTO_S = 0.2
 _CUBIC_C = 0.4
 _CUBIC_BETA = 0.7
-_TWO_WAY_SHARE = 0.7
 _LEAST_QUEUE_BYTES = 256 * 1024  # of a link that states none
 _LOSS_BASED_GAIN = 1.2  # window at the end of slow start over the bandwidth-delay product
 _BBR_GAIN = 2.0  # its window over the bandwidth-delay product
@@ -44,7 +42,7 @@ class Path:
         flow_window_bytes: the most that one flow has in flight.
         flow_initial_bytes: what one fresh flow sends at once.
         held_bytes: the most that all flows together keep in flight.
-        stream_share: of the rate, that flows reach once out of slow start.
+        stream_shares: of the rate, that `cost.tcp.shares.FLOWS` flows reach out of slow start.
         rto_s: retransmission timeout; silence for that long halves a window.
         restarts: whether silence halves windows at all (BBR keeps its estimate of the bandwidth).
     """
@@ -54,7 +52,7 @@ class Path:
     flow_window_bytes: float
     flow_initial_bytes: float
     held_bytes: float
-    stream_share: float
+    stream_shares: tuple[float, ...]
     rto_s: float
     restarts: bool
 
@@ -68,7 +66,7 @@ class Path:
 
     def stream_rate(self, flows: int) -> float:
         """Bytes per second that `flows` flows together reach once out of slow start."""
-        rate = self.stream_share * self.rate_bytes_per_s
+        rate = share_of(self.stream_shares, flows) * self.rate_bytes_per_s
         return min(rate, self.window_limit(flows) / self.rtt_s) if self.rtt_s > 0 else rate
 
 
@@ -113,20 +111,12 @@ def make_path(link: WanLink, source: str, two_way: bool = False) -> Path:
         flow_window_bytes=min(link.window_bytes, lossy) / share,
         flow_initial_bytes=link.initial_window_bytes / share,
         held_bytes=held,
-        stream_share=two_way_share(full, queue) if two_way and not bbr else 1.0,
+        stream_shares=two_way_shares(link.congestion_control, full, queue)
+        if two_way
+        else (1.0,) * len(FLOWS),
         rto_s=link.rtt_s + max(LEAST_RTO_S, 4 * link.jitter_s),
         restarts=not bbr,
     )
-
-
-def two_way_share(full_bytes: float, queue_bytes: float) -> float:
-    """Share of a link that CUBIC or Reno reach while as much goes the other way (see the module's text).
-
-    Args:
-        full_bytes: the bandwidth-delay product.
-        queue_bytes: what the bottleneck buffers.
-    """
-    return 1 - (1 - _TWO_WAY_SHARE) * min(1.0, full_bytes / queue_bytes)
 
 
 def wire_bytes(payload_bytes: float, link: WanLink) -> float:

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geosim.cost.tcp.shares import share_of, two_way_shares
 from geosim.cost.transport import (
     loss_window,
     make_path,
     payload_share,
     send_time,
     time_for,
-    two_way_share,
     window_after,
     window_restart,
     wire_bytes,
@@ -129,19 +129,31 @@ def test_the_default_window_is_what_one_flow_gets_of_a_long_fat_path() -> None:
     )
 
 
-@given(st.floats(1.0, 1e9), st.floats(1.0, 1e9), st.floats(1.0, 10.0))
-def test_a_deeper_queue_never_lowers_the_two_way_share(full: float, queue: float, deeper: float) -> None:
-    share = two_way_share(full, queue)
-    assert 0.7 <= share <= 1
-    assert two_way_share(full, queue * deeper) >= share
+ALGORITHMS = st.sampled_from(("cubic", "reno", "bbr"))
 
 
-def test_the_two_way_share_at_its_ends() -> None:
-    assert two_way_share(1e6, float("inf")) == 1
-    assert two_way_share(1e6, 1e6) == pytest.approx(0.7)
-    assert make_path(wan(queue_bytes=12.5e6 * 0.04), "a", two_way=True).stream_share == pytest.approx(0.7)
-    assert make_path(wan(queue_bytes=1.0), "a", two_way=False).stream_share == 1
-    assert make_path(wan(congestion_control="bbr"), "a", two_way=True).stream_share == 1
+@given(ALGORITHMS, st.floats(1.0, 1e9), st.floats(1.0, 1e9), st.floats(1.0, 10.0), st.integers(1, 20))
+def test_a_deeper_queue_never_lowers_the_two_way_share(
+    algorithm: str, full: float, queue: float, deeper: float, flows: int
+) -> None:
+    share = share_of(two_way_shares(algorithm, full, queue), flows)
+    assert 0.3 <= share <= 1
+    assert share_of(two_way_shares(algorithm, full, queue * deeper), flows) >= share
+
+
+@given(ALGORITHMS, st.floats(1.0, 1e9), st.floats(1.0, 1e9), st.floats(1.0, 10.0), st.integers(1, 20))
+def test_more_rate_never_carries_less_both_ways(
+    algorithm: str, full: float, queue: float, more: float, flows: int
+) -> None:
+    """At one round trip and queue, the bandwidth-delay product grows with the rate."""
+    carried = full * share_of(two_way_shares(algorithm, full, queue), flows)
+    faster = more * full * share_of(two_way_shares(algorithm, full * more, queue), flows)
+    assert faster >= carried * (1 - 1e-9)
+
+
+def test_an_endless_queue_and_one_way_leave_all_of_the_link() -> None:
+    assert two_way_shares("cubic", 1e6, float("inf")) == (1, 1, 1, 1)
+    assert set(make_path(wan(queue_bytes=1.0), "a", two_way=False).stream_shares) == {1.0}
 
 
 def largest_burst(window: float, size: float) -> float:

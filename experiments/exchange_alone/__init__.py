@@ -1,0 +1,1 @@
+"""One exchange alone over the emulated WAN, no training around it: measured, and held against the model."""

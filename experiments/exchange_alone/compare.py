@@ -1,0 +1,130 @@
+"""Measured exchanges beside what the window model and the simulator's law say of them.
+
+python -m experiments.exchange_alone.compare        # half a minute; no measuring
+"""
+
+import json
+import math
+import random
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from experiments.console import console, run_app, write_json
+from experiments.exchange_alone.grid import GLOO, GRID, Point
+from experiments.exchange_alone.predict import MSS, by_law, by_windows, link_of
+from experiments.exchange_alone.store import RESULTS, load
+from geosim.cost.tcp.exchange import exchanges
+from geosim.errors import UsageError
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+PREDICTED = RESULTS.with_name("exchange_alone_predicted.json")
+WINDOW = RESULTS.with_name("exchange_alone_window.json")
+_BOOTSTRAPS = 2000
+
+
+def rows_of(known: dict[str, dict[str, Any]], points: tuple[Point, ...] = GRID) -> list[dict[str, Any]]:
+    """A row a measured point, with errors relative to the measured median, or mean where packets are lost."""
+    rows = []
+    for point in points:
+        if point.name not in known:
+            continue
+        seen = known[point.name]
+        was = seen["mean_s"] if point.loss else seen["median_s"]
+        row = {
+            "name": point.name, "lossy": point.loss > 0, "carrier": point.carrier, "measured_s": was,
+            "spread": seen["spread"], "windows_s": by_windows(point), "law_s": by_law(point),
+        }  # fmt: skip
+        row["windows_error"] = row["windows_s"] / was - 1
+        row["law_error"] = row["law_s"] / was - 1
+        if point.loss:
+            row["interval_s"] = interval(seen["seconds"])
+        rows.append(row)
+    return rows
+
+
+def interval(seconds: list[float]) -> tuple[float, float]:
+    """The mean's 95 % interval by bootstrap."""
+    draw = random.Random(0)
+    means = sorted(fmean(draw.choices(seconds, k=len(seconds))) for _ in range(_BOOTSTRAPS))
+    return means[_BOOTSTRAPS // 40], means[-_BOOTSTRAPS // 40 - 1]
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and worst errors of points on sockets, with and without loss, and how far gloo is from sockets."""
+    out: dict[str, Any] = {}
+    for group, lossy in (("without loss", False), ("with loss", True)):
+        some = [row for row in rows if row["lossy"] == lossy and row["carrier"] == "sockets"]
+        if not some:
+            continue
+        out[group] = {"points": len(some)}
+        for kind in ("windows", "law"):
+            errors = [abs(row[f"{kind}_error"]) for row in some]
+            out[group] |= {f"{kind}_mean": fmean(errors), f"{kind}_worst": max(errors)}
+    by_name = {row["name"]: row["measured_s"] for row in rows}
+    pairs = [
+        (by_name[p.name], by_name[p.name.removesuffix("-gloo")])
+        for p in GLOO
+        if p.name in by_name and p.name.removesuffix("-gloo") in by_name
+    ]
+    if pairs:
+        out["gloo over sockets"] = [gloo / plain for gloo, plain in pairs]
+    return out
+
+
+@app.command()
+def compare(
+    results: Annotated[Path, typer.Option(help="measured points")] = RESULTS,
+    out: Annotated[Path, typer.Option(help="where the comparison goes")] = PREDICTED,
+    figure: Annotated[Path | None, typer.Option(help="draw it, too")] = None,
+) -> None:
+    """Hold both predictions against the measured points."""
+    known = load(results)
+    if not known:
+        raise UsageError(
+            f"--results {results}: holds no points: measure with `python -m experiments.exchange_alone`"
+        )
+    rows = rows_of(known)
+    table = Table(box=None, pad_edge=False)
+    for head in ("point", "measured", "spread", "windows", "error", "law", "error"):
+        table.add_column(head, justify="left" if head == "point" else "right")
+    for row in rows:
+        cells = [f"{1e3 * row[f'{kind}_s']:.1f} ms" for kind in ("measured", "windows", "law")]
+        errors = [f"{100 * row[f'{kind}_error']:+.1f} %" for kind in ("windows", "law")]
+        table.add_row(
+            row["name"], cells[0], f"{100 * row['spread']:.0f} %", cells[1], errors[0], cells[2], errors[1]
+        )
+    console.print(table)
+    said = summary(rows)
+    for group, values in said.items():
+        console.print(group, values)
+    write_json(out, {"points": rows, "summary": said})
+    if figure is not None:
+        from experiments.exchange_alone.figures import comparison_figure
+
+        comparison_figure(rows, windows(WINDOW), figure)
+
+
+def windows(file: Path) -> dict[str, Any]:
+    """The first exchange of a point whose windows were traced, and the same simulated."""
+    seen = json.loads(file.read_text())
+    point = next(p for p in GRID if p.name == seen["point"])
+    size = math.ceil(math.ceil(point.size_bytes / point.flows) / MSS)
+    first = exchanges(link_of(point), size, point.flows, 1, 0.0, point.both, watch=True)[0]
+    return {
+        "title": f"Fresh {point.algorithm} flow, {point.mbit_per_s:g} Mbit/s, {point.rtt_ms:g} ms, both ways",
+        "measured": seen["windows"],
+        "simulated": [(0.0, first.windows[0][1]), *first.windows],
+    }
+
+
+def main() -> None:
+    """Console entry."""
+    run_app(app, "exchange_alone.compare")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The points of the grid: what goes over which path, in which state of the connections."""
+
+from dataclasses import dataclass
+
+KIB, MIB = 1024, 1024 * 1024
+_BUDGET_S = 9.0  # a point's repeats take about this long
+_LOSSY_REPEATS = 40
+
+
+@dataclass(frozen=True)
+class Point:
+    """One exchange between two sites over one link.
+
+    Attributes:
+        mbit_per_s, rtt_ms, loss: of the link, both ways; its queue holds one bandwidth-delay product, at
+            least 256 KiB.
+        size_bytes: payload each way.
+        flows: TCP connections that share it evenly.
+        algorithm: congestion control.
+        fresh: every exchange on new connections, else all on the same, the first one left out.
+        both: whether it goes both ways at once, as an exchange does.
+        gap_s: silence before each exchange.
+        carrier: "sockets", or "gloo": the runtime's own channel.
+    """
+
+    mbit_per_s: float
+    rtt_ms: float
+    size_bytes: int
+    flows: int = 1
+    algorithm: str = "cubic"
+    fresh: bool = False
+    both: bool = True
+    loss: float = 0.0
+    gap_s: float = 1.0
+    carrier: str = "sockets"
+
+    @property
+    def name(self) -> str:
+        """What `--point` takes."""
+        unit, scale = ("MiB", MIB) if self.size_bytes >= MIB else ("KiB", KIB)
+        parts = [
+            self.algorithm, f"{self.mbit_per_s:g}M", f"{self.rtt_ms:g}ms",
+            f"{self.size_bytes // scale}{unit}", f"x{self.flows}", "fresh" if self.fresh else "idle",
+        ]  # fmt: skip
+        if not self.both:
+            parts.append("oneway")
+        if self.loss:
+            parts.append(f"loss{100 * self.loss:g}")
+        if not self.fresh and self.gap_s != 1:
+            parts.append(f"gap{1e3 * self.gap_s:g}")
+        if self.carrier != "sockets":
+            parts.append(self.carrier)
+        return "-".join(parts)
+
+    @property
+    def rate_bytes_per_s(self) -> float:
+        """Of the link, headers included."""
+        return self.mbit_per_s * 125e3
+
+    @property
+    def rtt_s(self) -> float:
+        """Round trip when idle."""
+        return self.rtt_ms / 1e3
+
+    @property
+    def repeats(self) -> int:
+        """How many exchanges are measured."""
+        if self.loss:
+            return _LOSSY_REPEATS
+        about = self.size_bytes / self.rate_bytes_per_s / 0.6 + 4 * self.rtt_s + self.gap_s
+        return max(3, min(9, int(_BUDGET_S / about)))
+
+
+_PATHS = (
+    (50, 5), (50, 40), (50, 200), (200, 5), (200, 20), (200, 100), (1000, 5), (1000, 40), (1000, 200),
+)  # fmt: skip
+
+
+def _plain() -> list[Point]:
+    points = []
+    for mbit, rtt in _PATHS:
+        points += [
+            Point(mbit, rtt, 64 * KIB, fresh=True, gap_s=0.2),
+            Point(mbit, rtt, 1 * MIB, fresh=True, gap_s=0.2),
+            Point(mbit, rtt, 4 * MIB),
+            Point(mbit, rtt, 16 * MIB, 4),
+            Point(mbit, rtt, 1 * MIB, algorithm="bbr"),
+            Point(mbit, rtt, 16 * MIB, 2, "bbr", fresh=True, gap_s=0.2),
+        ]
+    points += [Point(1000, rtt, 64 * MIB) for rtt in (5, 40, 200)]
+    points += [Point(mbit, rtt, 64 * MIB, 8, fresh=True) for mbit, rtt in ((200, 20), (1000, 5), (1000, 40))]
+    points += [Point(mbit, rtt, 256 * KIB, 8) for mbit, rtt in ((50, 40), (200, 100), (1000, 40))]
+    points += [Point(mbit, rtt, 64 * MIB, 8, "bbr") for mbit, rtt in ((200, 20), (1000, 40))]
+    points += [Point(mbit, rtt, 4 * MIB, algorithm="reno") for mbit, rtt in ((50, 40), (200, 20), (200, 100))]
+    points += [Point(200, 20, 16 * MIB, algorithm=name, both=False) for name in ("cubic", "reno", "bbr")] + [
+        Point(1000, 40, 64 * MIB, both=False),
+        Point(50, 40, 4 * MIB, both=False),
+    ]
+    points += [Point(mbit, rtt, 4 * MIB, gap_s=0.1) for mbit, rtt in ((50, 40), (200, 20))]
+    points += [Point(20, 40, 4 * MIB, 2, gap_s=0.05), Point(100, 40, 8 * MIB, 2, gap_s=0.2)]
+    points += [Point(100, 40, 8 * MIB, 2)]
+    return points
+
+
+def _lossy() -> list[Point]:
+    return [
+        Point(200, 20, 4 * MIB, fresh=True, gap_s=0.1, loss=1e-4),
+        Point(100, 40, 1 * MIB, fresh=True, gap_s=0.1, loss=1e-3),
+        Point(100, 40, 4 * MIB, 4, fresh=True, gap_s=0.1, loss=1e-3),
+        Point(100, 20, 1 * MIB, 4, fresh=True, gap_s=0.1, loss=1e-2),
+        Point(50, 20, 256 * KIB, fresh=True, gap_s=0.1, loss=1e-2),
+        Point(100, 40, 1 * MIB, algorithm="reno", fresh=True, gap_s=0.1, loss=1e-3),
+        Point(100, 20, 1 * MIB, algorithm="bbr", fresh=True, gap_s=0.1, loss=1e-3),
+        Point(100, 20, 1 * MIB, algorithm="bbr", fresh=True, gap_s=0.1, loss=1e-2),
+    ]
+
+
+def _over_gloo() -> list[Point]:
+    return [
+        Point(50, 40, 4 * MIB, carrier="gloo"),
+        Point(200, 20, 16 * MIB, 4, carrier="gloo"),
+        Point(200, 100, 1 * MIB, algorithm="bbr", carrier="gloo"),
+        Point(1000, 40, 256 * KIB, 8, carrier="gloo"),
+    ]
+
+
+PLAIN = tuple(_plain())
+LOSSY = tuple(_lossy())
+GLOO = tuple(_over_gloo())
+GRID = PLAIN + LOSSY + GLOO

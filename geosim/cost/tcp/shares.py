@@ -1,0 +1,67 @@
+"""What flows reach of a link while as many go the other way: the window model's answer, as a small table.
+
+Where bulk flows both ways at once, acknowledgements wait behind data, arrive in bunches, and look like delay
+or like a full path (Zhang, Shenker and Clark, SIGCOMM 1991). How much of the link is left depends on the
+queue's depth over the bandwidth-delay product, and on how many flows have to share: an exchange is over when
+the slowest is. The window model (`cost.tcp.exchange`) takes a second for such a path, too long for millions
+of policies; so its answers for some depths and flows stand here, made never to fall with the depth. They are
+for exchanges of 24 bandwidth-delay products after a quarter of a second of silence
+(`python -m experiments.two_way_shares`).
+"""
+
+from typing import Any
+
+FLOWS = (1, 2, 4, 8)
+DEPTHS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the queue, in bandwidth-delay products
+SHARES = {
+    "cubic": (
+        (0.59, 0.67, 0.80, 0.87, 0.89),
+        (0.48, 0.59, 0.76, 0.86, 0.88),
+        (0.40, 0.57, 0.72, 0.85, 0.86),
+        (0.46, 0.49, 0.63, 0.83, 0.86),
+    ),
+    "reno": (
+        (0.50, 0.66, 0.74, 0.84, 0.91),
+        (0.47, 0.59, 0.69, 0.69, 0.69),
+        (0.47, 0.56, 0.59, 0.59, 0.59),
+        (0.51, 0.54, 0.54, 0.54, 0.54),
+    ),
+    "bbr": (
+        (0.98, 0.98, 0.98, 0.98, 0.98),
+        (0.96, 0.97, 0.97, 0.97, 0.97),
+        (0.93, 0.95, 0.95, 0.95, 0.95),
+        (0.88, 0.92, 0.94, 0.94, 0.94),
+    ),
+}
+
+
+def two_way_shares(algorithm: str, full_bytes: Any, queue_bytes: Any) -> tuple[Any, ...]:
+    """Shares of a link's rate for `FLOWS` flows each way, scalars or traced by JAX.
+
+    Lines over the depth lie between the table's entries, so that what is carried never falls as the rate
+    rises; beyond the deepest the share goes to 1, as nothing is dropped of an endless queue.
+
+    Args:
+        algorithm: "cubic", "reno" or "bbr".
+        full_bytes: the bandwidth-delay product.
+        queue_bytes: what the bottleneck buffers each way, above 0.
+    """
+    load, rows = full_bytes / queue_bytes, SHARES[algorithm]
+    if load * DEPTHS[-1] <= 1:
+        return tuple(1.0 - (1.0 - row[-1]) * load * DEPTHS[-1] for row in rows)
+    return tuple(_line(1 / load, DEPTHS, row) for row in rows)
+
+
+def share_of(shares: tuple[Any, ...], flows: float) -> Any:
+    """The share for any number of flows."""
+    return _line(flows, FLOWS, shares)
+
+
+def _line(at: Any, knots: tuple[float, ...], values: tuple[Any, ...]) -> Any:
+    if at <= knots[0]:
+        return values[0]
+    for i in range(1, len(knots)):
+        if at < knots[i]:
+            part = (at - knots[i - 1]) / (knots[i] - knots[i - 1])
+            return values[i - 1] + part * (values[i] - values[i - 1])
+    return values[-1]

@@ -1,0 +1,157 @@
+"""Laws of the window model."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import experiments
+from experiments.exchange_alone.compare import interval, summary
+from experiments.exchange_alone.grid import GRID
+from experiments.exchange_alone.predict import by_windows
+from experiments.exchange_alone.store import RESULTS, load
+from experiments.two_way_shares import stream_share
+from geosim.cost.tcp.clock import Clock
+from geosim.cost.tcp.cubic import Cubic
+from geosim.cost.tcp.exchange import Duplex, exchanges
+from geosim.cost.tcp.flow import Flow
+from geosim.cost.tcp.queue import Queue
+from geosim.cost.tcp.reno import Reno
+from geosim.cost.tcp.shares import DEPTHS, FLOWS, SHARES
+
+ALGORITHMS = ("cubic", "reno", "bbr")
+
+
+def duplex(rate: float = 12.5e6, rtt: float = 0.04, depth: float = 1.0, **more: object) -> Duplex:
+    return Duplex(rate, rtt, max(rate * rtt * depth, 30000.0), **more)  # type: ignore[arg-type]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(ALGORITHMS),
+    st.floats(1e6, 5e7),
+    st.floats(1e-3, 0.2),
+    st.floats(0.1, 4.0),
+    st.integers(1, 400),
+    st.integers(1, 4),
+    st.sampled_from((0.0, 0.001, 0.05)),
+)
+def test_every_exchange_ends_and_no_link_carries_more_than_its_rate(
+    algorithm, rate, rtt, depth, segments, flows, loss
+):
+    link = duplex(rate, rtt, depth, algorithm=algorithm, loss=loss)
+    for progress in exchanges(link, segments, flows, 2, 0.3):
+        for way in progress.received:
+            assert way[-1][1] >= segments * flows
+            for time, received in way:
+                assert received * 1500 <= rate * max(0.0, time - rtt / 2) * (1 + 1e-9) + 1e-3
+        assert progress.seconds >= rtt / 2 + segments * flows * 1500 / rate - 1e-9
+
+
+def test_the_same_seed_gives_the_same_times():
+    times = [[p.seconds for p in exchanges(duplex(loss=0.01, seed=7), 300, 3, 3, 0.5)] for _ in range(2)]
+    assert times[0] == times[1]
+    assert times[0] != [p.seconds for p in exchanges(duplex(loss=0.01, seed=8), 300, 3, 3, 0.5)]
+
+
+def test_slow_start_doubles_from_ten_segments():
+    """46 segments: 10, then 20, then 16: two round trips, half of one, and the last round's sending."""
+    link = duplex(1.25e9, 0.1, host_s=0.0)
+    sending = 16 * 1500 / 1.25e9
+    assert exchanges(link, 46, 1, 1, 0.0)[0].seconds == pytest.approx(0.25 + sending, abs=2e-4)
+
+
+def test_a_window_limits_a_long_path():
+    link = duplex(125e6, 0.2, window_segments=100)
+    progress = exchanges(link, 3000, 1, 1, 0.0, both=False)[0]
+    assert 3000 / progress.seconds == pytest.approx(100 / 0.2, rel=0.1)
+
+
+def test_silence_shrinks_windows_except_bbrs():
+    for algorithm, slower in (("cubic", True), ("reno", True), ("bbr", False)):
+        link = duplex(12.5e6, 0.05, algorithm=algorithm)
+        soon = exchanges(link, 400, 1, 4, 0.05, both=False)[-1].seconds
+        late = exchanges(link, 400, 1, 4, 3.0, both=False)[-1].seconds
+        assert (late > soon * 1.2) == slower
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_one_way_without_rivals_all_fill_the_link(algorithm):
+    link = duplex(12.5e6, 0.04, algorithm=algorithm)
+    received = exchanges(link, 8000, 1, 1, 0.0, both=False)[0].received[0]
+    half = next(time for time, count in received if count >= 4000)
+    assert 4000 * 1500 / (received[-1][0] - half) >= 0.9 * 12.5e6
+
+
+def test_hystart_ends_slow_start_before_the_queue_overflows():
+    clock = Clock()
+    ways = [Queue(25e6, 0.02, 1e6, 1500.0) for _ in range(2)]
+    flow = Flow(clock, *ways, Cubic(), 1 << 30)
+    flow.give(10000)
+    clock.run(lambda: flow.ssthresh < 1 << 30, 10.0)
+    assert 0.4 * 667 <= flow.ssthresh <= 1.4 * 667
+    assert ways[0].dropped == 0
+
+
+def shared(make, rtts: tuple[float, float], seconds: float) -> list[float]:
+    """Segments a second of two flows on one queue, by round trips; the first third is left out."""
+    clock = Clock()
+    least = min(rtts)
+    ways = [Queue(6.25e6, least / 2, 6.25e6 * max(rtts), 1500.0) for _ in range(2)]
+    flows = [Flow(clock, *ways, make(), 1 << 30, extra_s=rtt - least) for rtt in rtts]
+    for flow in flows:
+        flow.give(1 << 40)
+    clock.run(lambda: False, seconds / 3)
+    before = [flow.received for flow in flows]
+    clock.run(lambda: False, seconds)
+    return [(f.received - b) / (2 * seconds / 3) for f, b in zip(flows, before, strict=True)]
+
+
+@pytest.mark.parametrize("make", [Reno, Cubic])
+def test_a_longer_way_gets_less_of_a_shared_queue(make):
+    near, far = shared(make, (0.02, 0.1), 45.0)
+    assert far < near
+    assert (near + far) * 1500 == pytest.approx(6.25e6, rel=0.1)
+
+
+def test_the_table_of_shares_is_the_window_models():
+    """One path and seed of the several that an entry is the mean of; the entries were also made monotone."""
+    for algorithm, flows, depth in (("cubic", 1, 1.0), ("cubic", 1, 4.0), ("reno", 1, 2.0), ("bbr", 2, 1.0)):
+        entry = SHARES[algorithm][FLOWS.index(flows)][DEPTHS.index(depth)]
+        assert stream_share(algorithm, flows, depth, 170, 0.02) == pytest.approx(entry, abs=0.12)
+
+
+def test_what_linux_took():
+    """Some measurements predicted anew; all of them: `experiments.exchange_alone.compare`."""
+    known = load(RESULTS)
+    for name, tolerance in (
+        ("cubic-50M-40ms-1MiB-x1-fresh", 0.02),
+        ("cubic-200M-100ms-64KiB-x1-fresh", 0.02),
+        ("cubic-200M-20ms-4MiB-x1-idle", 0.06),
+        ("cubic-200M-20ms-16MiB-x1-idle-oneway", 0.02),
+        ("cubic-200M-100ms-256KiB-x8-idle", 0.02),
+        ("reno-200M-20ms-4MiB-x1-idle", 0.03),
+        ("bbr-50M-200ms-1MiB-x1-idle", 0.02),
+        ("bbr-1000M-40ms-16MiB-x2-fresh", 0.06),
+    ):
+        point = next(p for p in GRID if p.name == name)
+        assert by_windows(point) == pytest.approx(known[name]["median_s"], rel=tolerance), name
+
+
+def test_the_committed_comparison_holds_its_bars():
+    said = json.loads(
+        (Path(experiments.__file__).parent / "results/exchange_alone_predicted.json").read_text()
+    )
+    assert summary(said["points"]) == said["summary"]
+    assert said["summary"]["without loss"]["points"] >= 60
+    assert said["summary"]["without loss"]["windows_mean"] <= 0.06
+    assert said["summary"]["with loss"]["windows_mean"] <= 0.15
+
+
+def test_an_interval_holds_the_mean():
+    low, high = interval([1.0, 2.0, 3.0, 4.0] * 10)
+    assert low < 2.5 < high < 3.1
+    assert math.isclose(*interval([2.0] * 5))
