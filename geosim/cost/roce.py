@@ -21,6 +21,7 @@ Left out: DCQCN's recovery timers, pause frames that spread to other flows, NICs
 import math
 from dataclasses import dataclass
 
+from geosim.cost.tcp.shares import FLOWS
 from geosim.cost.transport import Path
 from geosim.errors import UsageError
 from geosim.scenario import Nccl, WanLink
@@ -220,7 +221,7 @@ def make_path(
         flow_window_bytes=window,
         flow_initial_bytes=window,
         held_bytes=channels * window,
-        stream_share=made.share,
+        stream_shares=(made.share,) * len(FLOWS),
         rto_s=timeout_s(nccl.timeout),
         restarts=False,
     )
