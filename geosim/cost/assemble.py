@@ -193,15 +193,16 @@ def _links(
         # Its ranks pass what they have reduced to the one before them.
         ways = tuple((b, a) for a, b in ways)
     at_once = not isinstance(policy.topology, Hub | Tree)
+    joined, used = {frozenset(link.between): link for link in scenario.wan}, set(ways)
     for a, b in ways:
-        link = scenario.link(names[a], names[b])
+        link = joined.get(frozenset((names[a], names[b])))
         if link is None:
             raise UsageError(
                 f"wan: no link joins {names[a]} and {names[b]}: topology '{policy.topology.kind}' needs one;"
                 " add it or choose another topology"
             )
         ratio = link.bandwidth(names[a]) / link.bandwidth_bytes_per_s
-        two_way = at_once and (b, a) in ways
+        two_way = at_once and (b, a) in used
         out.append(
             LinkPlan(
                 name=f"{names[a]}->{names[b]}",
