@@ -187,8 +187,10 @@ def _links(
     out = []
     ways = pairs(policy.topology, routes, len(names)) if wan is None else wan.ways
     at_once = not isinstance(policy.topology, Hub | Tree)
+    joined, used = {frozenset(link.between): link for link in scenario.wan}, set(ways)
+    numbers = {between: i for i, between in enumerate(joined)}
     for a, b in ways:
-        stated = scenario.link(names[a], names[b])
+        stated = joined.get(frozenset((names[a], names[b])))
         if stated is None:
             what = f"topology '{policy.topology.kind}'"
             if wan is not None and wan.plan is not None:
@@ -199,7 +201,7 @@ def _links(
             )
         link = stated.average()
         ratio = link.bandwidth(names[a]) / link.bandwidth_bytes_per_s
-        two_way = at_once and (b, a) in ways
+        two_way = at_once and (b, a) in used
         if wan is None:
             path = make_path(link, names[a], two_way)
             wire = 1 / payload_share(link.mtu_bytes) / (1 - link.loss)
@@ -215,7 +217,7 @@ def _links(
                 jitter_s=link.jitter_s,
                 wire_per_payload=wire,
                 trace=tuple((p.at_s, p.bandwidth_bytes_per_s * ratio) for p in link.trace),
-                number=next(i for i, other in enumerate(scenario.wan) if other is stated),
+                number=numbers[frozenset(stated.between)],
                 varying=stated if stated.varies else None,
             )
         )
