@@ -75,7 +75,7 @@ def _notes(asked: Asked, faults: Faults, found: Sequence[Goodput]) -> list[str]:
         )
     out.append(
         f"Restarts: {show(faults.restart_s, TIME)} and the work since the last checkpoint; one is due every "
-        f"{show(faults.checkpoint.interval_s, TIME)}, at a window's end."
+        f"{show(faults.checkpoint.interval_s, TIME)}."
     )
     if faults.on_site_loss == "continue":
         out.append(

@@ -45,7 +45,7 @@ class Straggler(Spec):
 
 
 class Checkpoint(Spec):
-    """The state is saved every `interval_s`, rounded to whole windows, while all wait for `time_s`."""
+    """The state is saved every `interval_s`, rounded to whole steps, while all wait for `time_s`."""
 
     interval_s: Between = 1800.0
     time_s: RunTime = 0.0

@@ -30,8 +30,10 @@ def useful_windows(
     """
     made = scenario.faults or Faults()
     faults = draw_faults(scenario, horizon_s, seed)
-    save = max(1, round(made.checkpoint.interval_s / window_s))
-    saved, now = 0, 0.0
+    interval = problem.policy.interval
+    save_steps = max(1, round(made.checkpoint.interval_s / (window_s / interval)))
+    save = save_steps / interval
+    saved, now = 0.0, 0.0
     losses = [
         (f.at_s, f.lasts_s + made.restart_s, f.where) for f in faults if f.kind in ("accelerator", "site")
     ]
@@ -42,7 +44,7 @@ def useful_windows(
             slow=tuple(_slow(f, now, made) for f in faults if f.kind == "straggler" and _ends(f) > now),
             down=_outages(faults, now),
             patience=patience_of(made),
-            save_steps=save * problem.policy.interval,
+            save_steps=save_steps,
             save_s=made.checkpoint.time_s,
         )
         count = math.ceil((until - now) / window_s) + 2
@@ -50,8 +52,8 @@ def useful_windows(
         run = course(problem, seed, count, view, shown)
         failed = now + run.failed_at_s
         end = min(until, failed)
-        done = np.flatnonzero(run.ends_s <= end - now)
-        whole = len(done)
+        windows, times = np.arange(len(run.ends_s) + 1), np.concatenate([[0.0], run.ends_s])
+        reached = float(np.interp(end - now, times, windows))
         if tracer is not None and shown is not None:
             tracer.spans += [
                 (row, track, name, now + a, min(now + b, end))
@@ -59,13 +61,11 @@ def useful_windows(
                 if now + a < end
             ]
         if end >= horizon_s:
-            last = float(run.ends_s[whole - 1]) if whole else 0.0
-            part = (end - now - last) / (float(run.ends_s[whole]) - last) if whole < len(run.ends_s) else 0.0
-            return saved + whole + part
-        saved_in = whole // save * save
-        if saved_in and run.ends_s[saved_in - 1] + made.checkpoint.time_s > end - now:
-            saved_in -= save
-        saved += saved_in
+            return saved + reached
+        kept = math.floor(reached / save)
+        if kept and np.interp(kept * save, windows, times) + made.checkpoint.time_s > end - now:
+            kept -= 1  # it was still being written
+        saved += kept * save
         if failed < until:
             back = max(
                 [end + made.restart_s, *(_ends(f) for f in faults if f.kind == "link" and f.at_s < end)]
@@ -78,7 +78,7 @@ def useful_windows(
                 tracer.span(site.name, "faults", "restart", end, min(back, horizon_s))
         now = back
         if now >= horizon_s:
-            return float(saved)
+            return saved
 
 
 def _again(losses: list[tuple[float, float, int]], start: float, back: float) -> float:

@@ -108,7 +108,7 @@ def run(
     ends, waits = np.zeros(steps), np.zeros((len(sites), steps))
     now, again = 0.0, 0.0
     for i in range(steps):
-        pause = made.save_s if made.save_steps and i and i % made.save_steps == 0 else 0.0
+        pause = made.saves(i, i + 1) * made.save_s
         for m, faults in enumerate(slow):
             if faults:
                 compute[m, i] = stretched(compute[m, i], now + pause + update[m], faults)

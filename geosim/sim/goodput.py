@@ -104,8 +104,9 @@ def spend(scenario: Scenario, problem: Problem, window_s: float, horizon_s: floa
         elif hit.lost_s > 0:
             length = max(hit.lost_s, fault.lasts_s)
             stalls.append(Stall(fault.at_s, fault.at_s + length, hit.lost_s / length, part))
-    windows = max(1, round(made.checkpoint.interval_s / window_s))
-    useful, parts = walk(horizon_s, stalls, losses, absences, windows * window_s, made.checkpoint.time_s)
+    step_s = window_s / problem.policy.interval
+    every_s = max(1, round(made.checkpoint.interval_s / step_s)) * step_s
+    useful, parts = walk(horizon_s, stalls, losses, absences, every_s, made.checkpoint.time_s)
     counts = {
         kind: sum(1 for f in faults if f.kind == kind)
         for kind in ("straggler", "link", "accelerator", "site")

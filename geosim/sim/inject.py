@@ -37,6 +37,12 @@ class Injected:
     save_steps: int = 0
     save_s: float = 0.0
 
+    def saves(self, start: int, end: int) -> int:
+        """Pauses from step `start` on until before step `end`."""
+        if not self.save_steps:
+            return 0
+        return max(0, (end - 1) // self.save_steps) - max(0, (start - 1) // self.save_steps)
+
     def site(self, m: int) -> tuple[Slow, ...]:
         """What slows one site."""
         return tuple(slow for site, slow in self.slow if site == m)
@@ -74,10 +80,9 @@ class FaultySite(SiteJitter):
 
     def draw(self, steps: int) -> float:
         """Seconds that the next `steps` steps take together from now on."""
-        made, pause = self._injected, 0.0
-        if made.save_steps and self._steps and self._steps % made.save_steps == 0:
-            pause = made.save_s
+        made, done = self._injected, self._steps
         self._steps += steps
+        pause = made.saves(done, done + steps) * made.save_s
         work = super().draw(steps)
         if not self._slow:
             return pause + work

@@ -17,6 +17,7 @@ from geosim.sim.exact import useful_windows
 from geosim.sim.faults import Fault, draw_faults
 from geosim.sim.goodput import PARTS, Absence, Loss, Stall, spend, walk
 from geosim.sim.impact import Impacts
+from geosim.sim.inject import Injected
 from geosim.spec import from_dict
 
 RULES = {
@@ -223,3 +224,22 @@ def test_restarts_show_in_the_trace_of_an_exact_run():
 def test_what_makes_no_sense_is_refused(faults, says):
     with pytest.raises(UsageError, match=says):
         change_scenario(world(), {"faults": faults})
+
+
+def test_checkpoints_lie_within_long_windows_too():
+    """Windows of 20 s, saved every 3 s: a restart loses seconds, in the walk and in the engine."""
+    rule = policy(update="local", interval=200, codec=TOPK)
+    faults = {"accelerator": {"mtbf": "200 s"}, "restart": "5 s", "checkpoint": {"interval": "3 s"}}
+    scenario, problem, window = setting(faults, rule)
+    seldom = change_scenario(scenario, {"faults.checkpoint.interval": "20 s"})
+    walked = [spend(scenario, problem, window, 400.0, seed).goodput for seed in range(4)]
+    exact = [useful_windows(scenario, problem, window, 400.0, seed) * window / 400 for seed in range(4)]
+    assert walked == pytest.approx(exact, abs=0.02)
+    assert np.mean(walked) > 1.05 * np.mean(
+        [spend(seldom, problem, window, 400.0, s).goodput for s in range(4)]
+    )
+
+
+def test_saves_come_before_the_step_after_every_so_many():
+    made = Injected(save_steps=10, save_s=1.0)
+    assert [made.saves(a, b) for a, b in ((0, 10), (0, 11), (10, 11), (11, 20), (5, 35))] == [0, 1, 1, 0, 3]
