@@ -31,7 +31,7 @@ def test_cubic_holds_the_published_window(rtt_s, loss, window):
     assert periodic(Cubic(hystart=False), loss, rtt_s, window) == pytest.approx(window, rel=0.05)
 
 
-# Misses 5 %: windows of ten segments are whole numbers, rounded down; at 1e-4 a loss comes while a whole-numbered
+# Misses 5 %: windows of ten segments are whole numbers, rounded down; at 1e-4 a loss comes while such a
 # window stands on the plateau of its curve, so that each period repeats the last (docs/transport.md).
 @pytest.mark.parametrize(
     ("rtt_s", "loss", "window"),
