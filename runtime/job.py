@@ -11,6 +11,7 @@ from typing import Any
 
 from geosim.errors import UsageError
 from geosim.policy import SyncPolicy, policy_from_dict
+from geosim.policy.routes import make_routes
 from geosim.scenario import Scenario
 from geosim.spec import from_dict
 from runtime.backends import check_codec
@@ -59,6 +60,7 @@ class Job:
         check_codec(self.codec)
         check_supported(self.policy)
         check_steps(self.steps, self.policy.interval)
+        make_routes(self.policy.topology, self.sites)
         ranks = {site.name: site.ranks for site in self.scenario.sites}
         if len(set(ranks.values())) > 1:
             shown = ", ".join(f"{name} {count}" for name, count in ranks.items())

@@ -10,6 +10,7 @@ from statistics import fmean, median
 from typing import Any
 
 from geosim.errors import RunError
+from geosim.policy.routes import make_routes
 from runtime.job import Job
 from runtime.measure import PARTS, percentile
 
@@ -193,6 +194,7 @@ def _links(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str, step_
     """By direction, over all steps, for then every round counts whole."""
     count = job.steps - ranks[0]["first_step"]
     edges = dict.fromkeys(_ring(job), _crossing(job, ranks[0]["parameters"]))
+    on_ways = _on_ways(job, ranks)
     out = {}
     for link in job.scenario.wan:
         for a, b in (link.between, link.between[::-1]):
@@ -201,7 +203,7 @@ def _links(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str, step_
             elif job.policy.is_flat:
                 per_step = edges.get((a, b), 0.0)
             else:
-                per_step = _sent(ranks, a) / count
+                per_step = on_ways.get((a, b), 0) / count
             out[f"{a}->{b}"] = {
                 "bytes_per_step": per_step,
                 "utilization": per_step / step_s / link.bandwidth(a) if wan == "tun" else 0.0,
@@ -217,17 +219,25 @@ def _source(job: Job, wan: str) -> str:
 
 
 def _payloads(job: Job, ranks: Sequence[Figures]) -> dict[str, int]:
-    """Bytes that each site has given to send, to all peers together."""
+    """Bytes that each site has given to send, to all peers together; with what it has passed on."""
     if job.policy.is_flat:
         count = job.steps - ranks[0]["first_step"]
         sent = dict.fromkeys((a for a, _ in _ring(job)), _crossing(job, ranks[0]["parameters"]) * count)
         return {site: round(sent.get(site, 0)) for site in job.sites}
-    return {site: _sent(ranks, site) * (len(job.sites) - 1) for site in job.sites}
+    given = dict.fromkeys(job.sites, 0)
+    for (source, _), count in _on_ways(job, ranks).items():
+        given[source] += count
+    return given
 
 
-def _sent(ranks: Sequence[Figures], site: str) -> int:
-    """Bytes that a site's ranks have sent to each peer."""
-    return sum(int(r["payload_bytes"]) for r in ranks if r["site"] == site)
+def _on_ways(job: Job, ranks: Sequence[Figures]) -> dict[tuple[str, str], int]:
+    """Payload bytes from site to site, as the policy's topology sends and passes them on."""
+    of = [sum(int(r["payload_bytes"]) for r in ranks if r["site"] == site) for site in job.sites]
+    out: dict[tuple[str, str], int] = {}
+    for t in make_routes(job.policy.topology, job.sites):
+        way = (job.sites[t.source], job.sites[t.target])
+        out[way] = out.get(way, 0) + of[t.origin]
+    return out
 
 
 def _ring(job: Job) -> list[tuple[str, str]]:

@@ -11,7 +11,6 @@ from geosim.cost.calibration import Calibration
 from geosim.cost.compute import held_elements, model_parts, site_step, tokens_per_accelerator
 from geosim.cost.problem import FlatPlan, FragmentPlan, LinkPlan, Problem, SitePlan
 from geosim.cost.room import check_room
-from geosim.cost.routes import Transfer, make_routes, pairs
 from geosim.cost.transport import make_path, payload_share
 from geosim.errors import UsageError
 from geosim.params import ParamTable
@@ -28,6 +27,7 @@ from geosim.policy import (
     Tree,
     make_layout,
 )
+from geosim.policy.routes import Transfer, make_routes, pairs
 from geosim.policy.schedule import make_plan
 from geosim.scenario import Scenario, Site, Workload
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from geosim.cost.routes import Transfer
 from geosim.cost.transport import Path
 from geosim.policy import SyncPolicy
+from geosim.policy.routes import Transfer
 from geosim.policy.schedule import Plan
 
 

@@ -11,6 +11,7 @@ from geosim.cost import Calibration, Problem, build
 from geosim.cost.transport import namespace
 from geosim.policy import Delayed, Direct, Eager, Ring, Streaming, SyncPolicy
 from geosim.policy.adapt import Fixed
+from geosim.policy.routes import payload_times
 from geosim.scenario import Scenario
 from geosim.sim.standing import link_columns, shared_rate, slowest_link
 
@@ -197,8 +198,8 @@ def _template(problem: Problem) -> _Row:
         row.lists["decode_s"].append(fragment.decode_s[slow] + problem.overhead_s)
     if problem.links and problem.flat is None:
         row.scalars |= {
-            "mutual": _is_mutual(problem), "hops": _longest_way(problem),
-            "link_payloads": sum(t.payloads for t in problem.routes) / len(problem.links),
+            "mutual": _is_mutual(problem), "hops": payload_times(problem.routes),
+            "link_payloads": len(problem.routes) / len(problem.links),
         }  # fmt: skip
         scalars, lists = link_columns(problem, slowest_link(problem))
         row.scalars |= scalars
@@ -213,14 +214,6 @@ def _template(problem: Problem) -> _Row:
 def _is_mutual(problem: Problem) -> bool:
     ways = {(t.source, t.target) for t in problem.routes}
     return all((b, a) in ways for a, b in ways)
-
-
-def _longest_way(problem: Problem) -> int:
-    """Payloads on the longest chain of transfers that wait for each other."""
-    ways: list[int] = []
-    for t in problem.routes:
-        ways.append(t.payloads + max((ways[k] for k in t.needs), default=0))
-    return max(ways)
 
 
 def _fill_flat(row: _Row, problem: Problem) -> None:

@@ -1,11 +1,13 @@
 """One WAN round: its transfers over the network, each a SimPy process, with Gloo's handshake.
 
-A transfer leaves when its source has entered the exchange, the receiver's notice has crossed, and what it
-forwards has arrived. Receives are posted ahead, as the runtime does: the notice leaves when the receiver is
-through with the fragment's last round, so it delays only exchanges that follow each other closely. A site is
-through when all it receives has come and all it sends has left.
+A transfer leaves when its source has entered the exchange, the receiver's notice has crossed, what it
+forwards has arrived, and the link has sent what became ready before. Receives are posted ahead, as the
+runtime does: the notice leaves when the receiver is through with the fragment's last round, so it delays only
+exchanges that follow each other closely. A site is through when all it receives has come and all it sends
+has left.
 """
 
+from collections import deque
 from collections.abc import Generator
 from typing import Any
 
@@ -39,8 +41,8 @@ class Wan:
         for k, t in enumerate(problem.routes):
             self.out_of[t.source].append(k)
             self.into[t.target].append(k)
-            for need in t.needs:
-                self.later[need].append(k)
+            if t.need is not None:
+                self.later[t.need].append(k)
         self.delays = [
             LinkJitter(seed, i, link.path.rtt_s / 2, link.jitter_s) for i, link in enumerate(links)
         ]
@@ -70,8 +72,8 @@ class Wan:
         for link, rate in zip(self.problem.links, use, strict=False):
             self.tracer.samples.append((link.name, now, rate))
 
-    def send(self, link: int, payload_bytes: float, flows: int, entered_s: float) -> simpy.Event:
-        """Start a transfer now; the source has been silent on this link until `entered_s` at the latest."""
+    def send(self, link: int, payload_bytes: float, flows: int, asked_s: float) -> simpy.Event:
+        """Start a transfer now; the source has been silent on this link until `asked_s` at the latest."""
         plan = self.problem.links[link]
         path = plan.path
         limit, first = path.window_limit(flows), path.initial_window(flows)
@@ -79,7 +81,7 @@ class Wan:
         if window is None:
             window = first
         else:
-            idle = entered_s - self._silent_since[link]
+            idle = asked_s - self._silent_since[link]
             if path.restarts and idle >= path.rto_s:
                 window = float(window_restart(window, idle, first, path.rto_s, True))
         size = payload_bytes * plan.wire_per_payload
@@ -120,10 +122,12 @@ class Exchange:
         self.done = [wan.env.event() for _ in range(sites)]
         self.readers = sites
         self.headers = [(0, 0)] * sites
-        self._entered = [0.0] * sites
-        self._missing = [2 + len(t.needs) for t in routes]
+        self._asked = [0.0] * len(routes)
+        self._missing = [2 if t.need is None else 3 for t in routes]
         self._ready = [0.0] * len(routes)
         self._open = [len(wan.out_of[m]) + len(wan.into[m]) for m in range(sites)]
+        # Transfers that wait until their link is free, by link; none where it is.
+        self._queues: dict[int, deque[simpy.Event]] = {}
 
     def post(self, site: int) -> None:
         """A site's buffers are free for this round: its notices leave for all that will send to it."""
@@ -134,12 +138,16 @@ class Exchange:
 
     def enter(self, site: int) -> simpy.Event:
         """A site's payloads leave from now on, once their receivers are ready."""
-        self._entered[site] = self.wan.env.now
         if not self._open[site]:
             self.done[site].succeed()
         for k in self.wan.out_of[site]:
-            self._one_less(k)
+            self._ask(k)
         return self.done[site]
+
+    def _ask(self, k: int) -> None:
+        """The source would send, or has what it forwards: the later of the two is when it asks to."""
+        self._asked[k] = self.wan.env.now
+        self._one_less(k)
 
     def _one_less(self, k: int) -> None:
         self._missing[k] -= 1
@@ -151,9 +159,17 @@ class Exchange:
         transfer, link = wan.problem.routes[k], wan.link_of[k]
         if self._ready[k] > env.now:
             yield env.timeout(self._ready[k] - env.now)
+        if link in self._queues:
+            turn = env.event()
+            self._queues[link].append(turn)
+            yield turn
+        queue = self._queues.setdefault(link, deque())
         started = env.now
-        size = transfer.payloads * self.plan.payload_bytes
-        yield wan.send(link, size, self.plan.flows, self._entered[transfer.source])
+        yield wan.send(link, self.plan.payload_bytes, self.plan.flows, self._asked[k])
+        if queue:
+            queue.popleft().succeed()
+        else:
+            del self._queues[link]
         self._close(transfer.source)
         left = env.now
         yield env.timeout(wan.delays[link].draw())
@@ -161,7 +177,7 @@ class Exchange:
         if wan.tracer is not None:
             wan.tracer.span(f"link {wan.problem.links[link].name}", "flows", self.name, started, left)
         for later in wan.later[k]:
-            self._one_less(later)
+            self._ask(later)
 
     def _close(self, site: int) -> None:
         self._open[site] -= 1
