@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from geosim.errors import UsageError
 from geosim.policy import SyncPolicy, policy_from_dict
 from geosim.policy.routes import make_routes
-from geosim.scenario import Scenario
+from geosim.scenario import Scenario, site_batches, site_tokens
 from geosim.spec import from_dict
 from runtime.backends import check_codec
 from runtime.supported import check_steps, check_supported
@@ -26,6 +27,7 @@ class Job:
         scenario, policy: who trains, and how they exchange.
         steps: a multiple of the policy's interval.
         pace_s: declared step time; None: as fast as the machine computes.
+        site_pace_s: of single sites, by name, in place of `pace_s`.
         data: a text file or folder; None: the Python standard library.
         seed: of the parameters and the order of the data.
         lr: peak learning rate; it warms up over a tenth of the steps, then falls along a cosine to a tenth.
@@ -50,6 +52,7 @@ class Job:
     resume: str | None = None
     timeout_s: float = 60.0
     codec: str = "auto"
+    site_pace_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:
         """Refuse what cannot run, before anything starts.
@@ -70,7 +73,11 @@ class Job:
             )
         if self.policy.shards is not None and self.policy.shards > self.ranks:
             raise UsageError(f"shards: {self.policy.shards} is more than the {self.ranks} ranks of a site")
-        for name, value in (("--pace", self.pace_s), ("--timeout", self.timeout_s), ("--lr", self.lr)):
+        for site in self.site_pace_s:
+            if site not in self.sites:
+                raise UsageError(f"--pace {site}: no such site: use one of {', '.join(self.sites)}")
+        paces = [("--pace", pace) for pace in (self.pace_s, *self.site_pace_s.values())]
+        for name, value in (*paces, ("--timeout", self.timeout_s), ("--lr", self.lr)):
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise UsageError(f"{name} {value:g}: must be finite and above 0")
         for name, path in (("--data", self.data), ("--save", self.save), ("--resume", self.resume)):
@@ -84,7 +91,7 @@ class Job:
 
     def facts(self) -> dict[str, str | int]:
         """What must be the same at all sites; each may pace its own computation."""
-        workload = json.dumps(self.scenario.workload.to_dict(), sort_keys=True)
+        workload = json.dumps([self.scenario.workload.to_dict(), self.batches], sort_keys=True)
         return {
             "policy": self.policy.fingerprint(),
             "workload": blake2b(workload.encode(), digest_size=8).hexdigest(),
@@ -106,10 +113,33 @@ class Job:
         return self.scenario.sites[0].ranks
 
     @property
+    def batches(self) -> tuple[int, ...]:
+        """Sequences of a rank and step at each site."""
+        return site_batches(self.scenario)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Of each site in a step."""
+        return site_tokens(self.scenario)
+
+    @property
     def tokens_per_step(self) -> int:
         """Of all sites together."""
-        workload = self.scenario.workload
-        return workload.sequence * workload.batch_per_accelerator * self.scenario.ranks
+        return sum(self.tokens)
+
+    def pace_of(self, site: str) -> float | None:
+        """Declared step time of a site."""
+        return self.site_pace_s.get(site, self.pace_s)
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether any site is."""
+        return self.pace_s is not None or bool(self.site_pace_s)
+
+    @property
+    def longest_pace_s(self) -> float | None:
+        """Of the slowest site that declares one."""
+        return max((pace for pace in (self.pace_s, *self.site_pace_s.values()) if pace), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for `from_dict`."""

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ def emulate(
     *,
     wan: Literal["tun", "none"] = "tun",
     pace_s: float | None = None,
+    site_pace_s: Mapping[str, float] | None = None,
     data: str | None = None,
     seed: int = 0,
     lr: float = 2e-3,
@@ -61,6 +62,7 @@ def emulate(
         wan: "tun" puts every site into a network namespace of its own, joined by the scenario's links;
             "none" lets them talk over the loopback interface.
         pace_s: declared step time; None: as fast as the machine computes.
+        site_pace_s: of single sites, by name, in place of `pace_s`.
         data: a text file or folder; None: the Python standard library.
         seed: of parameters, data order and links.
         lr: peak learning rate.
@@ -85,7 +87,7 @@ def emulate(
     job = Job(
         scenario, policy, steps, pace_s=pace_s, data=data, seed=seed, lr=lr, validations=validations,
         timeout_s=timeout_s, save=_absolute(save), save_every=save_every, resume=_absolute(resume),
-        codec=codec,
+        codec=codec, site_pace_s=dict(site_pace_s or {}),
     )  # fmt: skip
     job.check()
     if wan == "tun":
@@ -99,7 +101,7 @@ def emulate(
         if job.save is not None:
             stack.enter_context(only_writer(Path(job.save)))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="georun-"))
-        crew = stack.enter_context(Crew(stall_s=2 * timeout_s + 10 * (pace_s or 1.0) + 30))
+        crew = stack.enter_context(Crew(stall_s=2 * timeout_s + 10 * (job.longest_pace_s or 1.0) + 30))
         _start(crew, job, network, Path(folder), stack)
         if on_start is not None:
             on_start(crew)

@@ -90,8 +90,9 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
         "tokens_per_s": job.tokens_per_step / mean,
         "relative_to_colocated": (parts["compute"] + parts["site_collective"] + optimizer_s) / mean,
         "links": links,
+        "sites": _sites(job, ranks, measured),
         "wan_bytes_vs_ddp": _against_ddp(job, ranks[0]["parameters"], links, wan),
-        "loss": _losses(ranks),
+        "loss": _losses(job, ranks),
         "val_loss": ranks[0]["validation"][-1][1],
         "val_curve": ranks[0]["validation"],
         "params_hash": hashes,
@@ -109,8 +110,10 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
         "warmup_steps": ranks[0]["warm_step"] - ranks[0]["first_step"],
         "measured_steps": len(measured),
         "late_steps": sum(any(r["records"][i]["late"] for r in ranks) for i in measured),
-        "paced": job.pace_s is not None,
+        "paced": job.is_paced,
         "pace_s": job.pace_s,
+        "site_pace_s": dict(job.site_pace_s),
+        "batch_per_accelerator": dict(zip(job.sites, job.batches, strict=True)),
         "wan": wan,
         "parameters": ranks[0]["parameters"],
         "seed": job.seed,
@@ -274,10 +277,29 @@ def _against_ddp(job: Job, parameters: int, links: dict[str, Any], wan: str) -> 
     return float(sum(link["bytes_per_step"] for link in links.values()) / ring) if ring else 0.0
 
 
-def _losses(ranks: Sequence[Figures]) -> list[tuple[int, float]]:
+def _sites(job: Job, ranks: Sequence[Figures], measured: Sequence[int]) -> dict[str, dict[str, float]]:
+    """Seconds a step that each site computes and waits, as `geosim.sim.result.SiteTime` has them."""
+    seconds = {
+        site: {
+            name: fmean(fmean(r["records"][i][name] for i in measured) for r in _of(ranks, site))
+            for name in ("compute", "wait")
+        }
+        for site in job.sites
+    }
+    least = min(row["wait"] for row in seconds.values())
+    return {
+        site: {"compute_s": row["compute"], "wait_s": row["wait"], "idle_s": row["wait"] - least}
+        for site, row in seconds.items()
+    }
+
+
+def _losses(job: Job, ranks: Sequence[Figures]) -> list[tuple[int, float]]:
+    """Of all samples of each step."""
     first = ranks[0]["first_step"]
     count = len(ranks[0]["records"])
-    return [(first + i + 1, fmean(r["records"][i]["loss"] for r in ranks)) for i in range(count)]
+    batch = dict(zip(job.sites, job.batches, strict=True))
+    weights = [batch[r["site"]] for r in ranks]
+    return [(first + i + 1, fmean((r["records"][i]["loss"] for r in ranks), weights)) for i in range(count)]
 
 
 def _by_site(job: Job, ranks: Sequence[Figures], key: str) -> dict[str, str]:

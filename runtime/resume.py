@@ -23,6 +23,7 @@ def facts_of(job: Job, data: str) -> Facts:
                 "model": model,
                 "sequence": workload.sequence,
                 "batch_per_accelerator": workload.batch_per_accelerator,
+                **({"batches": list(job.batches)} if len(set(job.batches)) > 1 else {}),
             },
             "policy": {name: value for name, value in policy.items() if name not in ("name", "about")},
         },

@@ -88,13 +88,19 @@ def write_result(result: dict[str, Any]) -> None:
         ("validation loss", f"{result['val_loss']:.4f}"),
         ("rounds skipped", f"{result['skipped_rounds']} of {result['rounds']}"),
     ]
+    rows += [
+        (
+            f"{site} waits",
+            f"{show(time['wait_s'], TIME)} a step, {show(time['idle_s'], TIME)} for slower sites",
+        )
+        for site, time in result["sites"].items()
+        if several
+    ]
     for row in rows:
         table.add_row(*row)
     console.print(table)
     if result["paced"]:
-        console.print(
-            f"Computation is paced to {show(result['pace_s'], TIME)} a step: a stand-in for accelerators."
-        )
+        console.print(f"Computation is paced to {_pace(result)} a step: a stand-in for accelerators.")
     if result["late_steps"]:
         console.print(
             f"Warning: {result['late_steps']} of {result['measured_steps']} measured steps computed for "
@@ -104,6 +110,12 @@ def write_result(result: dict[str, Any]) -> None:
         console.print(f"Codec: {result['codec']}.")
     if several and result["wan"] == "none":
         console.print(f"No WAN lay between the sites; {_LINKS[result['links_from']]}.")
+
+
+def _pace(result: dict[str, Any]) -> str:
+    """The declared step times."""
+    said = [] if result["pace_s"] is None else [show(result["pace_s"], TIME)]
+    return ", ".join([*said, *(f"{site} {show(s, TIME)}" for site, s in result["site_pace_s"].items())])
 
 
 def write_findings(findings: Sequence[Finding]) -> None:

@@ -29,7 +29,7 @@ from geosim.policy import (
 )
 from geosim.policy.routes import Transfer, make_routes, pairs
 from geosim.policy.schedule import make_plan
-from geosim.scenario import Scenario, Site, Workload
+from geosim.scenario import Scenario, Site, Workload, site_batches, site_tokens
 
 
 @lru_cache(maxsize=16)
@@ -50,9 +50,10 @@ def base_sites(scenario: Scenario, local: bool, calibration: Calibration) -> tup
     """
     work = scenario.workload
     out = []
-    for site in scenario.sites:
+    for site, batch in zip(scenario.sites, site_batches(scenario), strict=True):
         made = site_step(work, site)
-        step = made.compute_s
+        step = made.compute_s if site.step_time_s is None else site.step_time_s
+        step *= batch / work.batch_per_accelerator
         shown = calibration.site_collective_s
         if shown is None:
             shown = made.data_s
@@ -157,7 +158,7 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
         links=links,
         routes=routes,
         overhead_s=known.exchange_overhead_s,
-        tokens_per_step=round(tokens_per_accelerator(scenario.workload) * scenario.ranks),
+        tokens_per_step=_tokens(scenario),
         colocated_step_s=colocated_step(scenario, known),
         ddp_wan_bytes=ddp_wan_bytes(scenario),
     )
@@ -175,6 +176,13 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
     )
     fragments = tuple(_fragment(scenario, layout, i, size, known) for i, size in enumerate(sizes))
     return problem(sites=sites, fragments=fragments, plan=make_plan(layout), flat=None)
+
+
+def _tokens(scenario: Scenario) -> int:
+    """Tokens of a step of all sites."""
+    if scenario.workload.parallel is not None:
+        return round(tokens_per_accelerator(scenario.workload) * scenario.ranks)
+    return sum(site_tokens(scenario))
 
 
 def _flat_backend(scenario: Scenario, calibration: Calibration) -> str:

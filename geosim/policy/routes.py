@@ -60,7 +60,7 @@ def _spread(sites: int, onward: Onward) -> tuple[Transfer, ...]:
     out: list[Transfer] = []
     here: list[tuple[int, int, int, int | None]] = [(m, m, m, None) for m in range(sites)]
     while here:
-        there = []
+        there: list[tuple[int, int, int, int | None]] = []
         for origin, site, before, need in here:
             for target in onward(origin, site, before):
                 if target != origin:

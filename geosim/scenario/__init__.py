@@ -1,6 +1,7 @@
 """What exists: accelerators, fabrics, sites, links, workloads, and the catalog of scenarios."""
 
 from geosim.scenario.accelerator import Accelerator, accelerators
+from geosim.scenario.batch import site_batches, site_tokens
 from geosim.scenario.fabric import Fabric, Hop
 from geosim.scenario.link import TracePoint, WanLink
 from geosim.scenario.loader import change_scenario, load_scenario, scenario_names
@@ -28,4 +29,6 @@ __all__ = [
     "load_scenario",
     "models",
     "scenario_names",
+    "site_batches",
+    "site_tokens",
 ]

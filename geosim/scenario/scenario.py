@@ -37,6 +37,7 @@ class Scenario(Spec):
             if frozenset(link.between) in seen:
                 raise UsageError(f"wan.{i}.between: {link.name} is there twice")
             seen.add(frozenset(link.between))
+        _check_batches(self)
         for i, price in enumerate(self.prices.sites if self.prices else ()):
             if price.site not in names:
                 raise UsageError(
@@ -52,3 +53,16 @@ class Scenario(Spec):
     def ranks(self) -> int:
         """Accelerators in all."""
         return sum(site.ranks for site in self.sites)
+
+
+def _check_batches(scenario: Scenario) -> None:
+    """A batch is said once."""
+    by_speed, parallel = scenario.workload.batch == "by-speed", scenario.workload.parallel is not None
+    if by_speed and parallel:
+        raise UsageError(
+            "workload.batch: 'by-speed': workload.parallel says how many sequences: leave one out"
+        )
+    for i, site in enumerate(scenario.sites):
+        other = "workload.batch 'by-speed'" if by_speed else "workload.parallel" if parallel else ""
+        if site.batch_per_accelerator is not None and other:
+            raise UsageError(f"sites.{i}.batch_per_accelerator: {other} says how many: leave one out")

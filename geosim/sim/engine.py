@@ -78,6 +78,7 @@ class Engine:
             steps=int(steps.sum()),
             elapsed_s=float(ends[-1] - ends[base]),
             link_bytes=tuple(carried),
+            sites_s=tuple((self._counted[m]["compute"], self._counted[m]["wait"]) for m in sites),
         )
 
     def _site(self, m: int) -> Steps:

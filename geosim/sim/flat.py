@@ -55,5 +55,9 @@ def run_flat(problem: Problem, seed: int, windows: int, tracer: Tracer | None = 
         parts_s=parts,
         steps=windows,
         elapsed_s=float(ends[-1] - ends[0]),
+        sites_s=tuple(
+            (float(c), float(w))
+            for c, w in zip(compute[:, kept].sum(axis=1), waits[:, kept].sum(axis=1), strict=True)
+        ),
         link_bytes=tuple(windows * flat.payload_bytes * link.wire_per_payload for link in problem.links),
     )

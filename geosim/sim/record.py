@@ -31,6 +31,7 @@ class Record:
         steps: steps measured.
         elapsed_s: seconds measured.
         link_bytes: on the wire, a link.
+        sites_s: seconds that each site computed, and that it waited.
     """
 
     step_s: np.ndarray
@@ -39,3 +40,4 @@ class Record:
     steps: int
     elapsed_s: float
     link_bytes: tuple[float, ...]
+    sites_s: tuple[tuple[float, float], ...]

@@ -36,6 +36,16 @@ class LinkUse:
 
 
 @dataclass(frozen=True)
+class SiteTime:
+    """Seconds a step that a site computes, and that it waits; `idle_s`: of that, more than the site which
+    waits least, so for slower ones and not for the wire."""
+
+    compute_s: float
+    wait_s: float
+    idle_s: float
+
+
+@dataclass(frozen=True)
 class Result:
     """A policy in a scenario, simulated.
 
@@ -48,6 +58,7 @@ class Result:
         tokens_per_s: of all sites together.
         relative_to_colocated: throughput over that of plain data parallelism of the same ranks in one room.
         links: by name, "from->to".
+        sites: by name, what each does with a step.
         wan_bytes_vs_ddp: bytes on all links over those of plain fp32 data parallelism over all ranks.
         parts: seconds a step by what they went to.
         seeds, windows: how much was simulated.
@@ -64,6 +75,7 @@ class Result:
     links: dict[str, LinkUse]
     wan_bytes_vs_ddp: float
     parts: dict[str, float]
+    sites: dict[str, SiteTime]
     seeds: int
     windows: int
 
@@ -89,6 +101,12 @@ def summarize(problem: Problem, records: list[Record], windows: int) -> Result:
         for link, b in zip(problem.links, sent, strict=True)
     }
     wan = sum(use.bytes_per_step for use in links.values())
+    each_site = np.sum([r.sites_s for r in records], axis=0) / steps
+    least = float(each_site[:, 1].min())
+    sites = {
+        site.name: SiteTime(float(compute), float(wait), float(wait) - least)
+        for site, (compute, wait) in zip(problem.sites, each_site, strict=True)
+    }
     parts = {p: sum(r.parts_s[p] for r in records) / steps for p in PARTS}
     return Result(
         scenario=problem.scenario,
@@ -102,6 +120,7 @@ def summarize(problem: Problem, records: list[Record], windows: int) -> Result:
         links=links,
         wan_bytes_vs_ddp=wan / problem.ddp_wan_bytes if problem.ddp_wan_bytes else 0.0,
         parts=parts,
+        sites=sites,
         seeds=len(records),
         windows=windows,
     )
