@@ -22,6 +22,7 @@ from geosim.commands.shared import (
     world_of,
     write_file,
 )
+from geosim.commands.topology import topology
 from geosim.console import run_quietly
 from geosim.errors import UsageError
 
@@ -223,7 +224,7 @@ def plan(
         print_screen(plans.screen(world, made))
 
 
-for question in (questions.sweep, questions.require, questions.sensitivity):
+for question in (topology, questions.sweep, questions.require, questions.sensitivity):
     app.command()(question)
 
 

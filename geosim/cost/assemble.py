@@ -19,12 +19,10 @@ from geosim.policy import (
     Blocking,
     Codec,
     Group,
-    Hub,
     Layout,
     Local,
     Streaming,
     SyncPolicy,
-    Tree,
     make_layout,
 )
 from geosim.policy.routes import Transfer, make_routes, pairs
@@ -161,6 +159,12 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
         tokens_per_step=_tokens(scenario),
         colocated_step_s=colocated_step(scenario, known),
         ddp_wan_bytes=ddp_wan_bytes(scenario),
+        trunks=tuple(
+            rate
+            for trunk in scenario.trunks
+            for rate in (trunk.carries(*trunk.links[0]), trunk.carries(*trunk.links[0][::-1]))
+            if rate is not None
+        ),
     )
     if policy.is_flat:
         flat = _flat(scenario, policy, links, sites, known)
@@ -200,7 +204,6 @@ def _links(
     if policy.is_flat and flat_backend == "gloo":
         # Its ranks pass what they have reduced to the one before them.
         ways = tuple((b, a) for a, b in ways)
-    at_once = not isinstance(policy.topology, Hub | Tree)
     for a, b in ways:
         link = scenario.link(names[a], names[b])
         if link is None:
@@ -209,7 +212,7 @@ def _links(
                 " add it or choose another topology"
             )
         ratio = link.bandwidth(names[a]) / link.bandwidth_bytes_per_s
-        two_way = at_once and (b, a) in ways
+        two_way = (b, a) in ways
         out.append(
             LinkPlan(
                 name=f"{names[a]}->{names[b]}",
@@ -220,6 +223,11 @@ def _links(
                 jitter_s=link.jitter_s,
                 wire_per_payload=1 / payload_share(link.mtu_bytes) / (1 - link.loss),
                 trace=tuple((p.at_s, p.bandwidth_bytes_per_s * ratio) for p in link.trace),
+                trunks=tuple(
+                    2 * i + ((names[a], names[b]) not in trunk.links)
+                    for i, trunk in enumerate(scenario.trunks)
+                    if trunk.carries(names[a], names[b]) is not None
+                ),
             )
         )
     return tuple(out)

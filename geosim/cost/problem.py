@@ -40,6 +40,7 @@ class LinkPlan:
         name: "from->to"; source, target: numbers of the sites.
         two_way: whether as much goes the other way at the same time.
         trace: (from second, bytes per second) of this direction.
+        trunks: numbers, in `Problem.trunks`, of what it shares with other links.
     """
 
     name: str
@@ -50,6 +51,7 @@ class LinkPlan:
     jitter_s: float
     wire_per_payload: float
     trace: tuple[tuple[float, float], ...]
+    trunks: tuple[int, ...] = ()
 
     def path_at(self, at_s: float) -> Path:
         """The path with the bandwidth that the trace gives at a time."""
@@ -88,7 +90,10 @@ class FlatPlan:
 
 @dataclass(frozen=True)
 class Problem:
-    """A policy in a scenario. `flat` is set for plain data parallelism, `fragments` otherwise."""
+    """A policy in a scenario. `flat` is set for plain data parallelism, `fragments` otherwise.
+
+    `trunks`: bytes per second that the links through one direction of each trunk share.
+    """
 
     scenario: str
     policy: SyncPolicy
@@ -102,3 +107,4 @@ class Problem:
     tokens_per_step: int
     colocated_step_s: float
     ddp_wan_bytes: float
+    trunks: tuple[float, ...] = ()

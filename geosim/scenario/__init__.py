@@ -3,7 +3,7 @@
 from geosim.scenario.accelerator import Accelerator, accelerators
 from geosim.scenario.batch import site_batches, site_tokens
 from geosim.scenario.fabric import Fabric, Hop
-from geosim.scenario.link import TracePoint, WanLink
+from geosim.scenario.link import TracePoint, Trunk, WanLink
 from geosim.scenario.loader import change_scenario, load_scenario, scenario_names
 from geosim.scenario.parallel import Parallel
 from geosim.scenario.prices import Prices, SitePrices
@@ -22,6 +22,7 @@ __all__ = [
     "Site",
     "SitePrices",
     "TracePoint",
+    "Trunk",
     "WanLink",
     "Workload",
     "accelerators",

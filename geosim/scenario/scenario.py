@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from geosim.errors import UsageError
-from geosim.scenario.link import WanLink
+from geosim.scenario.link import Trunk, WanLink
 from geosim.scenario.prices import Prices
 from geosim.scenario.site import Site
 from geosim.scenario.workload import Workload
@@ -19,6 +19,7 @@ class Scenario(Spec):
     about: str = ""
     sites: Annotated[tuple[Site, ...], Field(min_length=1)]
     wan: tuple[WanLink, ...] = ()
+    trunks: tuple[Trunk, ...] = ()
     workload: Workload
     prices: Prices | None = None
 
@@ -37,6 +38,7 @@ class Scenario(Spec):
             if frozenset(link.between) in seen:
                 raise UsageError(f"wan.{i}.between: {link.name} is there twice")
             seen.add(frozenset(link.between))
+        _check_trunks(self, seen)
         _check_batches(self)
         for i, price in enumerate(self.prices.sites if self.prices else ()):
             if price.site not in names:
@@ -53,6 +55,20 @@ class Scenario(Spec):
     def ranks(self) -> int:
         """Accelerators in all."""
         return sum(site.ranks for site in self.sites)
+
+
+def _check_trunks(scenario: Scenario, linked: set[frozenset[str]]) -> None:
+    """Trunks carry links that exist, each once."""
+    names = [trunk.name for trunk in scenario.trunks]
+    for i, trunk in enumerate(scenario.trunks):
+        if names.count(trunk.name) > 1:
+            raise UsageError(f"trunks.{i}.name: two trunks are called '{trunk.name}'")
+        ends = [frozenset(pair) for pair in trunk.links]
+        for pair, end in zip(trunk.links, ends, strict=True):
+            if end not in linked:
+                raise UsageError(f"trunks.{i}.links: no WAN link joins {pair[0]} and {pair[1]}")
+            if ends.count(end) > 1:
+                raise UsageError(f"trunks.{i}.links: {pair[0]} and {pair[1]} are there twice")
 
 
 def _check_batches(scenario: Scenario) -> None:

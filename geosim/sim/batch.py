@@ -40,7 +40,7 @@ TEXT = {
     Reason.GROUPS: "several fragments leave at the same step",
     Reason.ADAPT: "the interval changes",
     Reason.CONTENTION: "exchanges of different fragments may queue",
-    Reason.TRUNK: "links share a site's way out or in",
+    Reason.TRUNK: "links share a trunk, or a site's way out or in",
     Reason.UNSETTLED: "TCP windows settle into no single state",
 }
 

@@ -4,11 +4,13 @@ A transfer leaves when its source has entered the exchange, the receiver's notic
 forwards has arrived, and the link has sent what became ready before. Receives are posted ahead, as the
 runtime does: the notice leaves when the receiver is through with the fragment's last round, so it delays only
 exchanges that follow each other closely. A site is through when all it receives has come and all it sends
-has left.
+has left. As many payloads of an exchange as go over a link both ways do so at the same time, as two-way
+traffic; what one way has more of goes alone.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 import simpy
@@ -29,6 +31,7 @@ class Wan:
         capacity += [site.uplink_bytes_per_s for site in sites] + [
             site.downlink_bytes_per_s for site in sites
         ]
+        capacity += problem.trunks
         self.env = env
         self.problem = problem
         self.tracer = tracer
@@ -53,7 +56,12 @@ class Wan:
             )
             if sites[link.target].downlink_bytes_per_s < float("inf"):
                 shared.append(len(links) + len(sites) + link.target)
+            shared += [len(links) + 2 * len(sites) + trunk for trunk in link.trunks]
             self._routes.append((i, *shared))
+        self._one_way = [replace(link.path, stream_share=1.0) for link in links]
+        load = Counter(self.link_of)
+        # How many payloads of an exchange go the other way, on each link.
+        self.against = [load[ways[b, a]] if (b, a) in ways else 0 for a, b in ways]
         self._window: list[float | None] = [None] * len(links)
         self._silent_since = [0.0] * len(links)
         for i, link in enumerate(links):
@@ -72,10 +80,14 @@ class Wan:
         for link, rate in zip(self.problem.links, use, strict=False):
             self.tracer.samples.append((link.name, now, rate))
 
-    def send(self, link: int, payload_bytes: float, flows: int, asked_s: float) -> simpy.Event:
-        """Start a transfer now; the source has been silent on this link until `asked_s` at the latest."""
+    def send(self, link: int, payload_bytes: float, flows: int, asked_s: float, alone: bool) -> simpy.Event:
+        """Start a transfer now; the source has been silent on this link until `asked_s` at the latest.
+
+        `alone`: nothing comes the other way meanwhile.
+        """
         plan = self.problem.links[link]
         path = plan.path
+        stream = (self._one_way[link] if alone else path).stream_rate(flows)
         limit, first = path.window_limit(flows), path.initial_window(flows)
         window = self._window[link]
         if window is None:
@@ -86,7 +98,7 @@ class Wan:
                 window = float(window_restart(window, idle, first, path.rto_s, True))
         size = payload_bytes * plan.wire_per_payload
         self._window[link] = float(window_after(window, size, limit))
-        ramp = Ramp(flows, path.rtt_s, window, limit, path.stream_rate(flows))
+        ramp = Ramp(flows, path.rtt_s, window, limit, stream)
         event = self.network.send(self._routes[link], size, ramp)
         assert event.callbacks is not None
         event.callbacks.append(lambda _: self._silent(link))
@@ -128,6 +140,7 @@ class Exchange:
         self._open = [len(wan.out_of[m]) + len(wan.into[m]) for m in range(sites)]
         # Transfers that wait until their link is free, by link; none where it is.
         self._queues: dict[int, deque[simpy.Event]] = {}
+        self._sent = [0] * len(wan.problem.links)
 
     def post(self, site: int) -> None:
         """A site's buffers are free for this round: its notices leave for all that will send to it."""
@@ -165,7 +178,9 @@ class Exchange:
             yield turn
         queue = self._queues.setdefault(link, deque())
         started = env.now
-        yield wan.send(link, self.plan.payload_bytes, self.plan.flows, self._asked[k])
+        alone = self._sent[link] >= wan.against[link]
+        self._sent[link] += 1
+        yield wan.send(link, self.plan.payload_bytes, self.plan.flows, self._asked[k], alone)
         if queue:
             queue.popleft().succeed()
         else:
