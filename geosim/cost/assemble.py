@@ -11,7 +11,7 @@ from geosim.cost.calibration import Calibration
 from geosim.cost.compute import held_elements, model_parts, site_step, tokens_per_accelerator
 from geosim.cost.problem import FlatPlan, FragmentPlan, LinkPlan, Problem, SitePlan
 from geosim.cost.room import check_room
-from geosim.cost.transport import make_path, payload_share
+from geosim.cost.transport import Path, make_path, payload_share
 from geosim.errors import UsageError
 from geosim.params import ParamTable
 from geosim.policy import (
@@ -159,12 +159,7 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
         tokens_per_step=_tokens(scenario),
         colocated_step_s=colocated_step(scenario, known),
         ddp_wan_bytes=ddp_wan_bytes(scenario),
-        trunks=tuple(
-            rate
-            for trunk in scenario.trunks
-            for rate in (trunk.carries(*trunk.links[0]), trunk.carries(*trunk.links[0][::-1]))
-            if rate is not None
-        ),
+        trunks=_trunk_rates(scenario),
     )
     if policy.is_flat:
         flat = _flat(scenario, policy, links, sites, known)
@@ -294,8 +289,34 @@ def _flat(
     changes = sorted({0.0} | {at for link in links for at, _ in link.trace})
     durations = []
     for at in changes:
-        edges = tuple(ring.Edge(link.path_at(at), link.wire_per_payload, flows) for link in links)
+        edges = tuple(
+            ring.Edge(_shared(link.path_at(at), scenario, link, links), link.wire_per_payload, flows)
+            for link in links
+        )
         each = times(buckets.sizes, scenario.ranks, edges)
         each[0] += ring.ramp_time(payload, edges, silence)
         durations.append((at, each))
     return FlatPlan(calibration.backward_share, buckets.ready, tuple(durations), payload)
+
+
+def _shared(path: Path, scenario: Scenario, link: LinkPlan, links: tuple[LinkPlan, ...]) -> Path:
+    """A ring's path under the limits that it shares; all its edges are busy at once, so evenly."""
+    rates = _trunk_rates(scenario)
+    out, into = (
+        scenario.sites[link.source].uplink_bytes_per_s,
+        scenario.sites[link.target].downlink_bytes_per_s,
+    )
+    limits = [rates[trunk] / sum(trunk in each.trunks for each in links) for trunk in link.trunks]
+    return replace(
+        path, rate_bytes_per_s=min([path.rate_bytes_per_s, out or math.inf, into or math.inf, *limits])
+    )
+
+
+def _trunk_rates(scenario: Scenario) -> tuple[float, ...]:
+    """Bytes per second of each trunk, from its near end to its far one, then back."""
+    return tuple(
+        rate
+        for trunk in scenario.trunks
+        for rate in (trunk.carries(*trunk.links[0]), trunk.carries(*trunk.links[0][::-1]))
+        if rate is not None
+    )

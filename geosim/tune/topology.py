@@ -1,20 +1,24 @@
 """Topologies held against each other: the engine runs each under one policy, and the fastest comes first."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from geosim.cost.calibration import Calibration
 from geosim.errors import UsageError
-from geosim.policy import Direct, SyncPolicy, Topology
+from geosim.policy import Blocking, Delayed, Direct, Eager, SyncPolicy, Topology
 from geosim.policy.routes import make_routes
 from geosim.scenario import Scenario
 from geosim.sim import Result, simulate
-from geosim.tune.ways import topologies
+from geosim.tune.search import TOLERANCE, Tuned, tune
+from geosim.tune.ways import topologies, way_words
+from geosim.units import TIME, show
 
-_SCREENED = 24  # more candidates than this are screened first
-_SHORTLIST = 12
+_SCREENED = 12  # more candidates than this are screened first
+_SHORTLIST = 6
 _SCREEN_WINDOWS = 4
-_WINDOWS = 60
+_WINDOWS = 24
+_LEAST_GAIN = 0.03  # of an exchange's time, for the tuner to look at another topology
 _KINDS = ("direct", "hub", "ring", "tree")
 
 
@@ -59,8 +63,8 @@ def rank_topologies(
 ) -> Ranking:
     """Run a policy under every topology that is worth trying.
 
-    Where there are more than 24, each first runs a few windows without jitter; the twelve best of these,
-    the best of each kind and direct then run in full.
+    Where there are more than 12, each first runs a few windows without jitter; the six best of these, the
+    best of each kind and direct then run in full.
 
     Raises:
         UsageError: for plain data parallelism, one site, or sites that links leave apart.
@@ -96,6 +100,75 @@ def rank_topologies(
         tried=dict(Counter(way.kind for way in ways)),
         payloads=dict(Counter(f"{names[t.source]}->{names[t.target]}" for t in routes)),
     )
+
+
+@dataclass(frozen=True)
+class TunedWay:
+    """What the tuner chose, topology included, and the ranking that it looked at; None: it was held."""
+
+    tuned: Tuned
+    ranking: Ranking | None
+
+    @property
+    def reason(self) -> list[str]:
+        """Why this topology, in words."""
+        if self.ranking is None:
+            return []
+        direct, way = self.ranking.direct, self.tuned.chosen.policy.topology
+        chosen = next((o for o in self.ranking.options if o.topology == way), None)
+        if chosen is None or direct is None:
+            return [f"topology {way_words(way)}: not all sites have a link, as direct needs"]
+        if chosen is direct:
+            return []
+        times = [show(option.result.exchange_time_s.mean, TIME) for option in (chosen, direct)]
+        return [f"topology {way_words(way)}: an exchange takes {times[0]}, direct {times[1]}"]
+
+
+def tune_way(
+    scenario: Scenario,
+    base: SyncPolicy,
+    max_interval: int | None = None,
+    calibration: Calibration | None = None,
+    held: Collection[str] = (),
+) -> TunedWay:
+    """`tune`, and where there are three sites or more the topology too, unless the base or the user has one.
+
+    A topology matters for how long an exchange takes, so those are ranked by that, for what was chosen under
+    direct. Where another is 3 % shorter the tuner runs once more under it, and the less aggressive of the two
+    choices that come within the tolerance of the better one stays.
+
+    Raises:
+        UsageError: as `tune` does.
+    """
+    free = isinstance(base.topology, Direct) and "topology" not in held and not base.is_flat
+
+    def under(way: Topology) -> Tuned:
+        changed = base.model_copy(update={"topology": way})
+        return tune(scenario, changed, max_interval, calibration, held=held)
+
+    if not free or len(scenario.sites) < 3:
+        return TunedWay(under(base.topology), None)
+    if not any(isinstance(way, Direct) for way in topologies(scenario, base)):
+        ranking = rank_topologies(scenario, _exposed(base), calibration, seeds=1)
+        return TunedWay(under(ranking.best.topology), ranking)
+    tuned = under(Direct())
+    ranking = rank_topologies(scenario, _exposed(tuned.chosen.policy), calibration, seeds=1)
+    direct, best = ranking.direct, ranking.best
+    assert direct is not None
+    gain = direct.result.exchange_time_s.mean / best.result.exchange_time_s.mean - 1
+    if gain < _LEAST_GAIN:
+        return TunedWay(tuned, ranking)
+    again = under(best.topology)
+    floor = max(tuned.best, again.best) * (1 - TOLERANCE)
+    within = [each for each in (tuned, again) if each.chosen.relative >= floor]
+    return TunedWay(min(within, key=lambda each: each.chosen.rank), ranking)
+
+
+def _exposed(policy: SyncPolicy) -> SyncPolicy:
+    """The policy with nothing of its exchanges hidden, so that a step shows all of their time."""
+    if isinstance(policy.overlap, Delayed | Eager):
+        return policy.model_copy(update={"overlap": Blocking()})
+    return policy
 
 
 def _sorted(options: list[Option]) -> list[Option]:
