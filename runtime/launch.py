@@ -92,7 +92,7 @@ def emulate(
     job.check()
     if wan == "tun":
         check_connected(scenario)
-    check_inputs(job, [(site, rank) for site in job.sites for rank in range(job.ranks)])
+    check_inputs(job, [(site, rank) for site in job.sites for rank in range(job.ranks_of(site))])
     with contextlib.ExitStack() as stack:
         network = stack.enter_context(emulated_wan(scenario, seed)) if wan == "tun" else None
         for option, wanted in (("--out", out), ("--save", job.save)):
@@ -148,7 +148,7 @@ def _start(
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])}
     environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     for site in job.sites:
-        for rank in range(job.ranks):
+        for rank in range(job.ranks_of(site)):
             serves = listener is not None and site == job.sites[0] and rank == 0
             post = {
                 "site": site, "rank": rank, "rendezvous": rendezvous,

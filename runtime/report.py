@@ -315,11 +315,13 @@ def _by_site(job: Job, ranks: Sequence[Figures], key: str) -> dict[str, str]:
 
 
 def _chains(job: Job, ranks: Sequence[Figures]) -> dict[str, str]:
-    """One hash a site, over its ranks' chain hashes in the order of their shards."""
-    return {
-        site: blake2b("".join(r["chain"] for r in _of(ranks, site)).encode(), digest_size=8).hexdigest()
-        for site in job.sites
-    }
+    """One hash a site, over its WAN ranks' chain hashes in the order of their shards."""
+    shards = job.policy.shards or min(job.all_ranks)
+    out = {}
+    for site in job.sites:
+        chains = "".join(r["chain"] for r in _of(ranks, site)[:shards])
+        out[site] = blake2b(chains.encode(), digest_size=8).hexdigest()
+    return out
 
 
 def _of(ranks: Sequence[Figures], site: str) -> list[Figures]:

@@ -18,7 +18,7 @@ def facts_of(job: Job, data: str) -> Facts:
     return {
         "fixed": {
             "sites": list(job.sites),
-            "ranks": job.ranks,
+            "ranks": job.all_ranks[0] if len(set(job.all_ranks)) == 1 else list(job.all_ranks),
             "workload": {
                 "model": model,
                 "sequence": workload.sequence,

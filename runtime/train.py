@@ -49,11 +49,12 @@ class Run:
         self.sites = sites
         self.device = device
         self.batch = job.batches[sites.index]
-        self.first_sample = sites.ranks * sum(job.batches[: sites.index]) + sites.rank * self.batch
-        self.samples = sites.ranks * sum(job.batches)  # of all ranks in a step
+        of_sites = [r * b for r, b in zip(sites.ranks_of, job.batches, strict=True)]
+        self.first_sample = sum(of_sites[: sites.index]) + sites.rank * self.batch
+        self.samples = sum(of_sites)  # of all ranks in a step
         self.step = 0
         self.notes: list[str] = []
-        sites.agree({"wire": wire.VERSION, **job.facts()}, shards=sites.ranks)
+        sites.agree({"wire": wire.VERSION, **job.facts()}, shards=sites.least_ranks)
         self.corpus: Corpus = load(job.data)
         shape = job.scenario.workload.model
         config = GPTConfig(shape.layers, shape.d_model, shape.heads, shape.positions)
@@ -69,7 +70,7 @@ class Run:
             join_flat(sites, backend, job.timeout_s)
             self.method = FlatDDP(self.model, inner, policy, sites, self.pacer)
             # DDP takes a plain mean over all ranks, and what counts is the mean over all samples.
-            self.weight = self.batch * sites.count * sites.ranks / self.samples
+            self.weight = self.batch * sites.world / self.samples
         else:
             self.method = Hierarchical(
                 self.model, inner, policy, sites, self.pacer,
@@ -220,4 +221,4 @@ class Run:
             "step": self.step,
             "parameters": self._params_hash(),
         }
-        self.sites.agree(facts, shards=self.sites.ranks)
+        self.sites.agree(facts, shards=self.sites.least_ranks)

@@ -76,8 +76,8 @@ def test_nothing_goes_where_no_link_is():
     assert ranking.direct is None
 
 
-def trunked(sites=4, factor=1.0):
-    """Two sites on either side of a trunk as wide as one of the links through it."""
+def trunked(sites=4, factor=0.5):
+    """Two sites on either side of a trunk half as wide as one of the links through it."""
     scenario = world(sites, rtt=0.01)
     left = {f"s{m}" for m in range(sites // 2)}
     across = tuple(
