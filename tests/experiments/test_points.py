@@ -31,7 +31,8 @@ def test_the_grid_has_points_of_every_kind() -> None:
         assert all(link.congestion_control == point.congestion_control for link in made.wan)
         assert len(made.sites) == point.sites
         assert len(made.wan) == point.sites * (point.sites - 1) // 2
-        assert make_routes(point.policy().topology, tuple(site.name for site in made.sites))
+        names = tuple(site.name for site in made.sites)
+        assert len(make_routes(point.policy().topology, names)) in (0, point.sites * (point.sites - 1))
 
 
 def test_a_slower_site_declares_its_own_pace() -> None:
