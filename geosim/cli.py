@@ -26,6 +26,7 @@ from geosim.commands.shared import (
     world_of,
     write_file,
 )
+from geosim.commands.topology import topology
 from geosim.console import run_quietly
 from geosim.errors import UsageError
 
@@ -181,8 +182,9 @@ def tune(
 ) -> None:
     """Choose the least aggressive policy within 5 % of the best reachable throughput.
 
-    It chooses interval, streams, overlap, codec.select and codec.quantize, and
-    adds a residual where something is lost. What --set policy.FIELD=VALUE says of
+    It chooses interval, streams, overlap, codec.select and codec.quantize, adds
+    a residual where something is lost, and among three sites or more chooses a
+    topology unless --base has another than direct. What --set policy.FIELD=VALUE says of
     one of these is held fixed. All else is as --base has it, and so are an eager
     or streaming overlap and random-k.
     """
@@ -190,7 +192,8 @@ def tune(
     from geosim.report import tuning
     from geosim.report.reason import reason
     from geosim.settings import apply_settings
-    from geosim.tune import default_base, held_fields, tune
+    from geosim.tune import default_base, held_fields
+    from geosim.tune.topology import tune_way
 
     world, changes = world_of(scenario, settings)
     if base is None:
@@ -200,8 +203,9 @@ def tune(
     known = calibration_of(calibration)
     if out is not None:
         check_writable(out)
-    tuned = tune(world, base=start, max_interval=max_interval, calibration=known, held=held_fields(changes))
-    reasons = reason(world, tuned, known)
+    found = tune_way(world, start, max_interval, known, held_fields(changes))
+    tuned = found.tuned
+    reasons = [*reason(world, tuned, known), *found.reason]
     if out is not None:
         write_file(out, tuned.chosen.policy.to_yaml())
     if as_json:
@@ -239,7 +243,7 @@ def plan(
         print_screen(plans.screen(world, made))
 
 
-for question in (questions.sweep, questions.require, questions.sensitivity, goodput):
+for question in (topology, questions.sweep, questions.require, questions.sensitivity, goodput):
     app.command()(question)
 app.command()(traces.trace)
 app.command("nccl-env")(nccl_env.nccl_env)

@@ -23,7 +23,10 @@ app = typer.Typer(
 
 PolicyOption = Annotated[str, typer.Option("--policy", help="A built-in policy, or a YAML file.")]
 StepsOption = Annotated[int, typer.Option("--steps", help="A multiple of the policy's interval.")]
-PaceOption = Annotated[str | None, typer.Option("--pace", help='Declared step time, like "80 ms".')]
+PaceOption = Annotated[
+    list[str] | None,
+    typer.Option("--pace", help='Declared step time, "80 ms", or of one site, "west=160 ms"; repeatable.'),
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="FIELD=VALUE, or policy.FIELD=VALUE; repeatable.")
 ]
@@ -84,11 +87,13 @@ def emulate(
     loaded, chosen = _load(scenario, policy, changes)
     if wan not in ("tun", "none"):
         raise UsageError(f"--wan {wan}: use 'tun' or 'none'")
+    pace_s, site_pace_s = _paces(pace)
     with Progress(steps) as progress:
         result = launch(
-            loaded, chosen, steps, wan="tun" if wan == "tun" else "none", pace_s=_pace(pace), data=data,
-            seed=seed, lr=lr, validations=validations, timeout_s=timeout, save=save, save_every=save_every,
-            resume=resume, codec=codec, out=out, trace=trace, progress=progress, note=progress.note,
+            loaded, chosen, steps, wan="tun" if wan == "tun" else "none", pace_s=pace_s,
+            site_pace_s=site_pace_s, data=data, seed=seed, lr=lr, validations=validations,
+            timeout_s=timeout, save=save, save_every=save_every, resume=resume, codec=codec, out=out,
+            trace=trace, progress=progress, note=progress.note,
         )  # fmt: skip
     try:
         if as_json:
@@ -135,10 +140,11 @@ def train(
     from runtime.ranked import place, run_rank
 
     loaded, chosen = _load(scenario, policy, changes)
+    pace_s, site_pace_s = _paces(pace)
     job = Job(
-        loaded, chosen, steps, pace_s=_pace(pace), data=data, seed=seed, lr=lr, validations=validations,
+        loaded, chosen, steps, pace_s=pace_s, data=data, seed=seed, lr=lr, validations=validations,
         save=save, save_every=save_every, resume=resume, timeout_s=timeout, codec=codec,
-        trace=trace is not None,
+        trace=trace is not None, site_pace_s=site_pace_s,
     )  # fmt: skip
     job.check()
     check_inputs(job, [(site, place()[0])])
@@ -213,8 +219,18 @@ def _load(scenario: str, policy: str, changes: list[str] | None) -> tuple[Any, A
     return load_scenario(scenario, scenario_changes), load_policy(policy, policy_changes)
 
 
-def _pace(text: str | None) -> float | None:
-    return None if text is None else parse_option("--pace", text, units.TIME)
+def _paces(texts: list[str] | None) -> tuple[float | None, dict[str, float]]:
+    """The step time of all sites, and of single ones."""
+    pace_s: float | None = None
+    of_sites: dict[str, float] = {}
+    for text in texts or ():
+        site, equals, time = text.rpartition("=")
+        seconds = parse_option("--pace", time, units.TIME)
+        if equals:
+            of_sites[site.strip()] = seconds
+        else:
+            pace_s = seconds
+    return pace_s, of_sites
 
 
 def _json(value: Any, indent: int | None = None) -> str:

@@ -61,15 +61,19 @@ class Corpus:
         `rank` and `world` count over all sites, and all ranks name the same `batch_size`. The
         global batch is sample `step * world * batch_size` and those that follow; rank r takes
         the r-th run of `batch_size`. It depends on the product of `world` and `batch_size` only.
+        """
+        if step < 0 or not 0 <= rank < world or batch_size < 1 or sequence < 1:
+            raise ValueError(f"no batch: {step=}, {rank=}, {world=}, {batch_size=}, {sequence=}")
+        return self.samples((step * world + rank) * batch_size, batch_size, sequence=sequence, seed=seed)
+
+    def samples(self, first: int, count: int, *, sequence: int, seed: int) -> tuple[Tensor, Tensor]:
+        """Tokens and targets, each [count, sequence] (int64): samples `first` to `first + count`.
 
         The training text is cut into windows of `sequence` bytes. An epoch visits each once, in an
         order drawn from the seed and the epoch, and the cuts shift from epoch to epoch.
         """
-        if step < 0 or not 0 <= rank < world or batch_size < 1 or sequence < 1:
-            raise ValueError(f"no batch: {step=}, {rank=}, {world=}, {batch_size=}, {sequence=}")
         windows = _train_windows(self.source, len(self.train), sequence)
-        first = (step * world + rank) * batch_size
-        sample = np.arange(first, first + batch_size, dtype=np.uint64)
+        sample = np.arange(first, first + count, dtype=np.uint64)
         epoch, slot = np.divmod(sample, np.uint64(windows))
         key = mix(mix(epoch) + counter(seed))
         start = shuffled(slot, windows, key) * np.uint64(sequence) + key % np.uint64(sequence)

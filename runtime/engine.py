@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from geosim.errors import NotFiniteError, UsageError
 from geosim.policy import Layout, schedule
+from geosim.policy.routes import make_routes
 from geosim.policy.schedule import Event
 from runtime.codec import FragmentCodec, codec_for, wire
 from runtime.differences import DOCUMENT
@@ -41,7 +42,7 @@ class Engine:
         skipped_rounds: how many rounds all have skipped, one a window however many fragments it has.
         skipped: rounds that all have skipped, and the numbers of the sites that were not finite in each; a
             rank that has no shard knows only how many they are (`skipped_rounds`).
-        payload_bytes: sent to each peer by this process, so not before a resume.
+        payload_bytes: of this process's own payloads sent, each counted once, and not before a resume.
         flown: rounds whose result was applied since the caller last emptied the list, for their timings.
         timings: what the headers say of this rank's time.
     """
@@ -63,6 +64,7 @@ class Engine:
         self._tokens = tokens
         self._data = data
         self._clock = clock
+        self._routes = make_routes(layout.policy.topology, sites.names)
         self._wan = sites.rank < layout.shards
         self._rule: Rule = rule_for(layout.policy.update.kind)(
             layout, params, inner, sites.rank, sites.ranks, clock
@@ -279,8 +281,12 @@ class Engine:
         if self._groups:
             sizes = [codec.payload_bytes for codec in self._codecs]
             chunk = None if policy.chunk_bytes is None else max(1, int(policy.chunk_bytes))
-            channel = Channel(self._groups, self._sites.names, self._sites.index, sizes, chunk, self._pinned)
-        return Exchanger(channel, self._codecs, self._sites.names, self._sites.index, self._device)
+            channel = Channel(
+                self._groups, self._sites.names, self._sites.index, self._routes, sizes, chunk, self._pinned
+            )
+        return Exchanger(
+            channel, self._codecs, self._sites.names, self._sites.index, self._device, self._routes
+        )
 
     def _agree(self, final: bool = False) -> None:
         """All stand at one step, with one policy and the same parameters."""

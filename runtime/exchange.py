@@ -1,4 +1,4 @@
-"""The background exchange: a thread that trades sealed payloads with the peers and sums what comes."""
+"""The background exchange: a thread that trades sealed payloads with the other sites and sums what comes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from geosim.errors import GeosimError, PayloadError, RunError
+from geosim.policy.routes import Transfer, forwarders
 from runtime.codec import FragmentCodec, Opened
 from runtime.transfer import Channel
 
@@ -90,6 +91,7 @@ class Exchanger:
         names: Sequence[str],
         index: int,
         device: torch.device | str = "cpu",
+        routes: tuple[Transfer, ...] = (),
     ) -> None:
         """Start the thread.
 
@@ -99,12 +101,14 @@ class Exchanger:
             names, index: of the sites, and this one's number.
             device: where the sums are wanted. On a GPU they are made on a stream of this thread's own,
                 beside whatever else runs there.
+            routes: on which payloads come; to name who has passed on a damaged one.
         """
         self._channel = channel
         self._device = torch.device(device)
         self._codecs = codecs
         self._names = names
         self._index = index
+        self._routes = routes
         self._error: GeosimError | None = None
         self._queue: queue.SimpleQueue[Flight | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="geosim-exchange", daemon=True)
@@ -181,7 +185,11 @@ class Exchanger:
         return opened
 
     def _named(self, error: PayloadError) -> PayloadError:
-        return PayloadError(f"site '{self._names[error.site]}': {error}", error.site)
+        """An error with the site that sent the payload, and those that have passed it on."""
+        by = forwarders(self._routes, error.site, self._index) if error.site != self._index else ()
+        way = " and ".join(f"'{self._names[m]}'" for m in by)
+        passed = f", passed on by {way}" if by else ""
+        return PayloadError(f"site '{self._names[error.site]}'{passed}: {error}", error.site)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def _check_resume(job: Job, folder: Path, places: Sequence[tuple[str, int]]) -> 
     try:
         step = common_step(folder, {place: steps_of(folder, *place) for place in places})
         # One rank alone cannot tell: others may lag behind its newest file.
-        done = step >= job.steps and len(places) == len(job.sites) * job.ranks
+        done = step >= job.steps and len(places) == sum(job.all_ranks)
         if not done:
             from runtime import checkpoint  # only now: it loads torch
 

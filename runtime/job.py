@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 from geosim.errors import UsageError
 from geosim.policy import SyncPolicy, policy_from_dict
-from geosim.scenario import Scenario
+from geosim.policy.routes import make_routes
+from geosim.scenario import Scenario, site_batches, site_tokens
 from geosim.spec import from_dict
 from runtime.backends import check_codec
 from runtime.differences import DOCUMENT
@@ -26,6 +28,7 @@ class Job:
         scenario, policy: who trains, and how they exchange.
         steps: a multiple of the policy's interval.
         pace_s: declared step time; None: as fast as the machine computes.
+        site_pace_s: of single sites, by name, in place of `pace_s`.
         data: a text file or folder; None: the Python standard library.
         seed: of the parameters and the order of the data.
         lr: peak learning rate; it warms up over a tenth of the steps, then falls along a cosine to a tenth.
@@ -52,6 +55,7 @@ class Job:
     timeout_s: float = 60.0
     codec: str = "auto"
     trace: bool = False
+    site_pace_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:
         """Refuse what cannot run, before anything starts.
@@ -62,16 +66,15 @@ class Job:
         check_codec(self.codec)
         check_supported(self.policy)
         check_steps(self.steps, self.policy.interval)
-        ranks = {site.name: site.ranks for site in self.scenario.sites}
-        if len(set(ranks.values())) > 1:
-            shown = ", ".join(f"{name} {count}" for name, count in ranks.items())
-            raise UsageError(
-                f"sites: unequal ranks ({shown}): the runtime does not carry this out yet: "
-                "`geosim simulate` predicts it"
-            )
-        if self.policy.shards is not None and self.policy.shards > self.ranks:
-            raise UsageError(f"shards: {self.policy.shards} is more than the {self.ranks} ranks of a site")
-        for name, value in (("--pace", self.pace_s), ("--timeout", self.timeout_s), ("--lr", self.lr)):
+        make_routes(self.policy.topology, self.sites)
+        least = min(self.all_ranks)
+        if self.policy.shards is not None and self.policy.shards > least:
+            raise UsageError(f"shards: {self.policy.shards} is more than the {least} ranks of a site")
+        for site in self.site_pace_s:
+            if site not in self.sites:
+                raise UsageError(f"--pace {site}: no such site: use one of {', '.join(self.sites)}")
+        paces = [("--pace", pace) for pace in (self.pace_s, *self.site_pace_s.values())]
+        for name, value in (*paces, ("--timeout", self.timeout_s), ("--lr", self.lr)):
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise UsageError(f"{name} {value:g}: must be finite and above 0")
         for name, path in (("--data", self.data), ("--save", self.save), ("--resume", self.resume)):
@@ -85,7 +88,7 @@ class Job:
 
     def facts(self) -> dict[str, str | int]:
         """What must be the same at all sites; each may pace its own computation."""
-        workload = json.dumps(self.scenario.workload.to_dict(), sort_keys=True)
+        workload = json.dumps([self.scenario.workload.to_dict(), self.batches], sort_keys=True)
         return {
             "policy": self.policy.fingerprint(),
             f"policy{DOCUMENT}": json.dumps(self.policy.to_dict()),
@@ -105,15 +108,42 @@ class Job:
         return tuple(site.name for site in self.scenario.sites)
 
     @property
-    def ranks(self) -> int:
+    def all_ranks(self) -> tuple[int, ...]:
+        """Of each site, in order."""
+        return tuple(site.ranks for site in self.scenario.sites)
+
+    def ranks_of(self, site: str) -> int:
         """Of one site."""
-        return self.scenario.sites[0].ranks
+        return self.all_ranks[self.sites.index(site)]
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """Sequences of a rank and step at each site."""
+        return site_batches(self.scenario)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Of each site in a step."""
+        return site_tokens(self.scenario)
 
     @property
     def tokens_per_step(self) -> int:
         """Of all sites together."""
-        workload = self.scenario.workload
-        return workload.sequence * workload.batch_per_accelerator * self.scenario.ranks
+        return sum(self.tokens)
+
+    def pace_of(self, site: str) -> float | None:
+        """Declared step time of a site."""
+        return self.site_pace_s.get(site, self.pace_s)
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether any site is."""
+        return self.pace_s is not None or bool(self.site_pace_s)
+
+    @property
+    def longest_pace_s(self) -> float | None:
+        """Of the slowest site that declares one."""
+        return max((pace for pace in (self.pace_s, *self.site_pace_s.values()) if pace), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for `from_dict`."""

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +39,7 @@ def emulate(
     *,
     wan: Literal["tun", "none"] = "tun",
     pace_s: float | None = None,
+    site_pace_s: Mapping[str, float] | None = None,
     data: str | None = None,
     seed: int = 0,
     lr: float = 2e-3,
@@ -63,6 +64,7 @@ def emulate(
         wan: "tun" puts every site into a network namespace of its own, joined by the scenario's links;
             "none" lets them talk over the loopback interface.
         pace_s: declared step time; None: as fast as the machine computes.
+        site_pace_s: of single sites, by name, in place of `pace_s`.
         data: a text file or folder; None: the Python standard library.
         seed: of parameters, data order and links.
         lr: peak learning rate.
@@ -88,14 +90,14 @@ def emulate(
     job = Job(
         scenario, policy, steps, pace_s=pace_s, data=data, seed=seed, lr=lr, validations=validations,
         timeout_s=timeout_s, save=_absolute(save), save_every=save_every, resume=_absolute(resume),
-        codec=codec, trace=trace is not None,
+        codec=codec, trace=trace is not None, site_pace_s=dict(site_pace_s or {}),
     )  # fmt: skip
     job.check()
     if trace is not None:
         check_file("--trace", trace)
     if wan == "tun":
         check_connected(scenario)
-    check_inputs(job, [(site, rank) for site in job.sites for rank in range(job.ranks)])
+    check_inputs(job, [(site, rank) for site in job.sites for rank in range(job.ranks_of(site))])
     with contextlib.ExitStack() as stack:
         network = stack.enter_context(emulated_wan(scenario, seed)) if wan == "tun" else None
         for option, wanted in (("--out", out), ("--save", job.save)):
@@ -104,7 +106,7 @@ def emulate(
         if job.save is not None:
             stack.enter_context(only_writer(Path(job.save)))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="georun-"))
-        crew = stack.enter_context(Crew(stall_s=2 * timeout_s + 10 * (pace_s or 1.0) + 30))
+        crew = stack.enter_context(Crew(stall_s=2 * timeout_s + 10 * (job.longest_pace_s or 1.0) + 30))
         _start(crew, job, network, Path(folder), stack)
         if on_start is not None:
             on_start(crew)
@@ -159,7 +161,7 @@ def _start(
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])}
     environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     for site in job.sites:
-        for rank in range(job.ranks):
+        for rank in range(job.ranks_of(site)):
             serves = listener is not None and site == job.sites[0] and rank == 0
             post = {
                 "site": site, "rank": rank, "rendezvous": rendezvous,

@@ -197,6 +197,6 @@ def wrap(model: nn.Module, pacer: Pacer) -> nn.Module:
 def join_flat(sites: Sites, backend: str, timeout_s: float) -> None:
     """Make torch's default group span all sites, over the sites' store."""
     dist.init_process_group(
-        backend, store=sites.store("flat"), rank=sites.index * sites.ranks + sites.rank,
-        world_size=sites.count * sites.ranks, timeout=timedelta(seconds=timeout_s),
+        backend, store=sites.store("flat"), rank=sites.place,
+        world_size=sites.world, timeout=timedelta(seconds=timeout_s),
     )  # fmt: skip

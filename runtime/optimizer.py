@@ -211,7 +211,7 @@ def _read_params(inner: Optimizer, policy: SyncPolicy, sites: Sites) -> tuple[li
         )
     if len(devices) > 1:
         raise UsageError(f"parameters: on {len(devices)} devices: a rank needs them on one")
-    if policy.shards is not None and policy.shards > sites.ranks:
-        raise UsageError(f"shards: {policy.shards} is more than the {sites.ranks} ranks of a site")
+    if policy.shards is not None and policy.shards > sites.least_ranks:
+        raise UsageError(f"shards: {policy.shards} is more than the {sites.least_ranks} ranks of a site")
     shapes = [(name, tuple(param.shape)) for name, param in zip(names, params, strict=True)]
-    return params, make_layout(table(shapes, _DTYPES[dtypes.pop()]), policy, sites.ranks)
+    return params, make_layout(table(shapes, _DTYPES[dtypes.pop()]), policy, sites.least_ranks)

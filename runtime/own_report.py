@@ -39,7 +39,7 @@ def of_rank(job: Job, rank: Figures) -> dict[str, Any]:
         "links": {
             f"{rank['site']}->{site}": {"bytes_per_step": rank["payload_bytes"] / count} for site in peers
         },
-        "loss": loss_curve([rank]),
+        "loss": loss_curve(job, [rank]),
         "val_loss": rank["validation"][-1][1],
         "skipped_rounds": rank["skipped_rounds"],
         "rounds": rank["rounds"],
@@ -47,6 +47,7 @@ def of_rank(job: Job, rank: Figures) -> dict[str, Any]:
         "steps": job.steps,
         "measured_steps": len(measured),
         "late_steps": sum(bool(rank["records"][i]["late"]) for i in measured),
-        "paced": job.pace_s is not None,
-        "pace_s": job.pace_s,
+        "paced": job.pace_of(rank["site"]) is not None,
+        "pace_s": job.pace_of(rank["site"]),
+        "site_pace_s": {},
     }

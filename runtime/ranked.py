@@ -74,9 +74,10 @@ def _run(
     rank, ranks = where
     if site not in job.sites:
         raise UsageError(f"--site {site}: no such site: use one of {', '.join(job.sites)}")
-    if ranks != job.ranks:
+    if ranks != job.ranks_of(site):
         raise UsageError(
-            f"site '{site}' has {job.ranks} ranks and torchrun started {ranks}: use --nproc-per-node or --set"
+            f"site '{site}' has {job.ranks_of(site)} ranks and torchrun started {ranks}: use "
+            "--nproc-per-node or --set"
         )
     if trace is not None and (site, rank) == (job.sites[0], 0):
         check_file("--trace", trace)
@@ -84,7 +85,13 @@ def _run(
     if ranks > 1 and not job.policy.is_flat:
         dist.init_process_group(backend, timeout=timedelta(seconds=job.timeout_s))
     sites = Sites.connect(
-        job.sites, site, rendezvous, wan_address=wan_address, timeout_s=job.timeout_s, place=where
+        job.sites,
+        site,
+        rendezvous,
+        wan_address=wan_address,
+        timeout_s=job.timeout_s,
+        place=where,
+        ranks_of=job.all_ranks,
     )
     shown = 0.0
 

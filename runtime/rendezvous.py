@@ -23,7 +23,7 @@ _FAREWELL_S = 5.0  # how long the host of the store waits for others to read wha
 _FIELDS = {
     "wire": ("the wire version", "install the same geosim everywhere"),
     "sites": ("the sites", "name the same sites in the same order everywhere"),
-    "ranks": ("the ranks of a site", "start as many ranks in each site"),
+    "ranks": ("the ranks of a site", "start as many as each site is to have, or name them (ranks_of)"),
     "policy": ("the policy", "give all sites the same policy file"),
     "workload": ("the workload", "give all sites the same scenario and --set"),
     "steps": ("--steps", "give all sites the same number of steps"),

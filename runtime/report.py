@@ -10,6 +10,7 @@ from statistics import fmean, median
 from typing import Any
 
 from geosim.errors import RunError
+from geosim.policy.routes import make_routes
 from runtime.job import Job
 from runtime.measure import PARTS, percentile
 
@@ -89,8 +90,9 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
         "tokens_per_s": job.tokens_per_step / mean,
         "relative_to_colocated": (parts["compute"] + parts["site_collective"] + optimizer_s) / mean,
         "links": links,
+        "sites": _sites(job, ranks, measured),
         "wan_bytes_vs_ddp": _against_ddp(job, ranks[0]["parameters"], links, wan),
-        "loss": loss_curve(ranks),
+        "loss": loss_curve(job, ranks),
         "val_loss": ranks[0]["validation"][-1][1],
         "val_curve": ranks[0]["validation"],
         "params_hash": hashes,
@@ -109,8 +111,10 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
         "warmup_steps": ranks[0]["warm_step"] - ranks[0]["first_step"],
         "measured_steps": len(measured),
         "late_steps": sum(any(r["records"][i]["late"] for r in ranks) for i in measured),
-        "paced": job.pace_s is not None,
+        "paced": job.is_paced,
         "pace_s": job.pace_s,
+        "site_pace_s": dict(job.site_pace_s),
+        "batch_per_accelerator": dict(zip(job.sites, job.batches, strict=True)),
         "wan": wan,
         "parameters": ranks[0]["parameters"],
         "seed": job.seed,
@@ -210,6 +214,7 @@ def _links(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str, step_
     """By direction, over all steps, for then every round counts whole."""
     count = job.steps - ranks[0]["first_step"]
     edges = ring_edges(job, ranks[0]["parameters"])
+    on_ways = _on_ways(job, ranks)
     out = {}
     for link in job.scenario.wan:
         for a, b in (link.between, link.between[::-1]):
@@ -218,7 +223,7 @@ def _links(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str, step_
             elif job.policy.is_flat:
                 per_step = edges.get((a, b), 0.0)
             else:
-                per_step = _sent(ranks, a) / count
+                per_step = on_ways.get((a, b), 0) / count
             out[f"{a}->{b}"] = {
                 "bytes_per_step": per_step,
                 "utilization": per_step / step_s / link.bandwidth(a) if wan == "tun" else 0.0,
@@ -234,17 +239,25 @@ def _source(job: Job, wan: str) -> str:
 
 
 def _payloads(job: Job, ranks: Sequence[Figures]) -> dict[str, int]:
-    """Bytes that each site has given to send, to all peers together."""
+    """Bytes that each site has given to send, to all peers together; with what it has passed on."""
     if job.policy.is_flat:
         count = job.steps - ranks[0]["first_step"]
         sent = dict.fromkeys((a for a, _ in _ring(job)), _crossing(job, ranks[0]["parameters"]) * count)
         return {site: round(sent.get(site, 0)) for site in job.sites}
-    return {site: _sent(ranks, site) * (len(job.sites) - 1) for site in job.sites}
+    given = dict.fromkeys(job.sites, 0)
+    for (source, _), count in _on_ways(job, ranks).items():
+        given[source] += count
+    return given
 
 
-def _sent(ranks: Sequence[Figures], site: str) -> int:
-    """Bytes that a site's ranks have sent to each peer."""
-    return sum(int(r["payload_bytes"]) for r in ranks if r["site"] == site)
+def _on_ways(job: Job, ranks: Sequence[Figures]) -> dict[tuple[str, str], int]:
+    """Payload bytes from site to site, as the policy's topology sends and passes them on."""
+    of = [sum(int(r["payload_bytes"]) for r in ranks if r["site"] == site) for site in job.sites]
+    out: dict[tuple[str, str], int] = {}
+    for t in make_routes(job.policy.topology, job.sites):
+        way = (job.sites[t.source], job.sites[t.target])
+        out[way] = out.get(way, 0) + of[t.origin]
+    return out
 
 
 def _ring(job: Job) -> list[tuple[str, str]]:
@@ -281,10 +294,29 @@ def _against_ddp(job: Job, parameters: int, links: dict[str, Any], wan: str) -> 
     return float(sum(link["bytes_per_step"] for link in links.values()) / ring) if ring else 0.0
 
 
-def loss_curve(ranks: Sequence[Figures]) -> list[tuple[int, float]]:
+def _sites(job: Job, ranks: Sequence[Figures], measured: Sequence[int]) -> dict[str, dict[str, float]]:
+    """Seconds a step that each site computes and waits, as `geosim.sim.result.SiteTime` has them."""
+    seconds = {
+        site: {
+            name: fmean(fmean(r["records"][i][name] for i in measured) for r in _of(ranks, site))
+            for name in ("compute", "wait")
+        }
+        for site in job.sites
+    }
+    least = min(row["wait"] for row in seconds.values())
+    return {
+        site: {"compute_s": row["compute"], "wait_s": row["wait"], "idle_s": row["wait"] - least}
+        for site, row in seconds.items()
+    }
+
+
+def loss_curve(job: Job, ranks: Sequence[Figures]) -> list[tuple[int, float]]:
+    """Of all samples of each step."""
     first = ranks[0]["first_step"]
     count = len(ranks[0]["records"])
-    return [(first + i + 1, fmean(r["records"][i]["loss"] for r in ranks)) for i in range(count)]
+    batch = dict(zip(job.sites, job.batches, strict=True))
+    weights = [batch[r["site"]] for r in ranks]
+    return [(first + i + 1, fmean((r["records"][i]["loss"] for r in ranks), weights)) for i in range(count)]
 
 
 def _by_site(job: Job, ranks: Sequence[Figures], key: str) -> dict[str, str]:
@@ -300,11 +332,13 @@ def _by_site(job: Job, ranks: Sequence[Figures], key: str) -> dict[str, str]:
 
 
 def _chains(job: Job, ranks: Sequence[Figures]) -> dict[str, str]:
-    """One hash a site, over its ranks' chain hashes in the order of their shards."""
-    return {
-        site: blake2b("".join(r["chain"] for r in _of(ranks, site)).encode(), digest_size=8).hexdigest()
-        for site in job.sites
-    }
+    """One hash a site, over its WAN ranks' chain hashes in the order of their shards."""
+    shards = job.policy.shards or min(job.all_ranks)
+    out = {}
+    for site in job.sites:
+        chains = "".join(r["chain"] for r in _of(ranks, site)[:shards])
+        out[site] = blake2b(chains.encode(), digest_size=8).hexdigest()
+    return out
 
 
 def _of(ranks: Sequence[Figures], site: str) -> list[Figures]:

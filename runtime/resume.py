@@ -18,11 +18,12 @@ def facts_of(job: Job, data: str) -> Facts:
     return {
         "fixed": {
             "sites": list(job.sites),
-            "ranks": job.ranks,
+            "ranks": job.all_ranks[0] if len(set(job.all_ranks)) == 1 else list(job.all_ranks),
             "workload": {
                 "model": model,
                 "sequence": workload.sequence,
                 "batch_per_accelerator": workload.batch_per_accelerator,
+                **({"batches": list(job.batches)} if len(set(job.batches)) > 1 else {}),
             },
             "policy": {name: value for name, value in policy.items() if name not in ("name", "about")},
         },

@@ -100,6 +100,14 @@ def write_result(result: Mapping[str, Any], scenario: Scenario, trace: Path | No
     ]
     if result["links"]:
         blocks += [_links_table(result, scenario), ""]
+    if several:
+        facts += [
+            (
+                f"{site} waits",
+                f"{show(time['wait_s'], TIME)} a step, {show(time['idle_s'], TIME)} for slower sites",
+            )
+            for site, time in result["sites"].items()
+        ]
     blocks += [_grid(facts), *_remarks(result)]
     if several and result["wan"] == "none":
         blocks.append(f"No WAN lay between the sites; {_LINKS[result['links_from']]}.")
@@ -129,6 +137,12 @@ def write_rank(job: Job, figures: Mapping[str, Any], trace: Path | None = None) 
     if trace is not None:
         blocks += ["", f"trace: {trace} (open it at ui.perfetto.dev)"]
     print(rendered(Group(*blocks)))
+
+
+def _pace(result: Mapping[str, Any]) -> str:
+    """The declared step times."""
+    said = [] if result["pace_s"] is None else [show(result["pace_s"], TIME)]
+    return ", ".join([*said, *(f"{site} {show(s, TIME)}" for site, s in result["site_pace_s"].items())])
 
 
 def write_findings(findings: Sequence[Finding]) -> None:
@@ -198,9 +212,7 @@ def _facts(result: Mapping[str, Any], several: bool) -> list[tuple[str, str]]:
 def _remarks(result: Mapping[str, Any]) -> list[str]:
     out = []
     if result["paced"]:
-        out.append(
-            f"Computation is paced to {show(result['pace_s'], TIME)} a step: a stand-in for accelerators."
-        )
+        out.append(f"Computation is paced to {_pace(result)} a step: a stand-in for accelerators.")
     if result["late_steps"]:
         out.append(
             f"Warning: {result['late_steps']} of {result['measured_steps']} measured steps computed for "

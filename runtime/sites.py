@@ -28,6 +28,7 @@ class Sites:
         names: all sites, in the order that numbers them.
         index: this site's number.
         rank, ranks: of this process in its site, and how many there are.
+        ranks_of: how many each site has. WAN ranks there are as many as the smallest has, unless set.
         timeout_s: how long a rendezvous may take.
     """
 
@@ -39,6 +40,7 @@ class Sites:
         *,
         rank: int = 0,
         ranks: int = 1,
+        ranks_of: Sequence[int] | None = None,
         wan_address: str = "127.0.0.1",
         timeout_s: float = 60.0,
     ) -> None:
@@ -52,6 +54,12 @@ class Sites:
         self.index = self.names.index(site)
         self.rank = rank
         self.ranks = ranks
+        self.ranks_of = tuple(ranks_of) if ranks_of is not None else (ranks,) * len(self.names)
+        if len(self.ranks_of) != len(self.names) or self.ranks_of[self.index] != ranks:
+            raise UsageError(
+                f"ranks_of: {self.ranks_of} for sites {', '.join(self.names)}: must be one number each, and "
+                f"{ranks} for '{site}', which has so many"
+            )
         self.timeout_s = timeout_s
         self._store = store
         self._wan_address = wan_address
@@ -68,6 +76,7 @@ class Sites:
         timeout_s: float = 60.0,
         listen_fd: int | None = None,
         place: tuple[int, int] | None = None,
+        ranks_of: Sequence[int] | None = None,
     ) -> Sites:
         """Join the other sites; call it after the site's `torch.distributed.init_process_group`.
 
@@ -80,6 +89,7 @@ class Sites:
             timeout_s: how long to wait for the store, and later for each agreement.
             listen_fd: a listening socket for the store, where the caller made one.
             place: this process's rank in the site and the number of ranks; None: as the default group says.
+            ranks_of: the number of ranks of every site; None: all have as many as this one.
 
         Raises:
             UsageError: for names or an address that cannot be; or where `place` is None, the environment's
@@ -96,7 +106,7 @@ class Sites:
         host = site == names[0] and rank == 0
         store = open_store(address, host=host, first_site=names[0], timeout_s=timeout_s, listen_fd=listen_fd)
         return cls(
-            names, site, store, rank=rank, ranks=ranks, timeout_s=timeout_s,
+            names, site, store, rank=rank, ranks=ranks, ranks_of=ranks_of, timeout_s=timeout_s,
             wan_address=wan_address or local_address(address),
         )  # fmt: skip
 
@@ -113,7 +123,24 @@ class Sites:
     @property
     def everyone(self) -> list[tuple[str, int]]:
         """(site, rank) of all."""
-        return [(name, r) for name in self.names for r in range(self.ranks)]
+        return [
+            (name, r) for name, ranks in zip(self.names, self.ranks_of, strict=True) for r in range(ranks)
+        ]
+
+    @property
+    def least_ranks(self) -> int:
+        """Of the smallest site."""
+        return min(self.ranks_of)
+
+    @property
+    def world(self) -> int:
+        """Ranks of all sites together."""
+        return sum(self.ranks_of)
+
+    @property
+    def place(self) -> int:
+        """This process's number among the ranks of all sites."""
+        return sum(self.ranks_of[: self.index]) + self.rank
 
     @property
     def others(self) -> tuple[int, ...]:
@@ -143,7 +170,7 @@ class Sites:
         if self._store is None:
             return
         shard = self.rank if self.rank < shards else 0
-        full = {"sites": " ".join(self.names), "ranks": self.ranks, **facts}
+        full = {"sites": " ".join(self.names), "ranks": " ".join(map(str, self.ranks_of)), **facts}
         topic = f"agreement-{self._agreements}"
         self._agreements += 1
         me = (self.name, self.rank)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from geosim.errors import UsageError
-from geosim.policy import Accumulate, Blocking, Delayed, Direct, Fixed, SyncPolicy
+from geosim.policy import Accumulate, Blocking, Delayed, Fixed, SyncPolicy
 
 _REMEDY = "the runtime does not carry this out yet: `geosim simulate` predicts it"
 
@@ -16,10 +16,6 @@ def check_supported(policy: SyncPolicy) -> None:
     """
     if policy.is_flat:
         return
-    if not isinstance(policy.topology, Direct):
-        raise UsageError(
-            f"topology: '{policy.topology.kind}' among sites: {_REMEDY}; it runs 'direct' and 'flat-ring'"
-        )
     if not isinstance(policy.overlap, Blocking | Delayed):
         raise UsageError(f"overlap: '{policy.overlap.kind}': {_REMEDY}; it runs 'blocking' and 'delayed'")
     if isinstance(policy.update, Accumulate) and policy.update.send != "gradient":

@@ -49,11 +49,13 @@ class Run:
         self.job = job
         self.sites = sites
         self.device = device
-        self.world = sites.count * sites.ranks
-        self.place = sites.index * sites.ranks + sites.rank
+        self.batch = job.batches[sites.index]
+        of_sites = [r * b for r, b in zip(sites.ranks_of, job.batches, strict=True)]
+        self.first_sample = sum(of_sites[: sites.index]) + sites.rank * self.batch
+        self.samples = sum(of_sites)  # of all ranks in a step
         self.step = 0
         self.notes: list[str] = []
-        sites.agree({"wire": wire.VERSION, **job.facts()}, shards=sites.ranks)
+        sites.agree({"wire": wire.VERSION, **job.facts()}, shards=sites.least_ranks)
         self.corpus: Corpus = load(job.data)
         shape = job.scenario.workload.model
         config = GPTConfig(shape.layers, shape.d_model, shape.heads, shape.positions)
@@ -61,18 +63,20 @@ class Run:
         inner = AdamW(self.model.named_parameters(), lr=job.lr, betas=(0.9, 0.95), weight_decay=0.1)
         policy = job.policy
         dtype = str(getattr(policy.codec.quantize, "kind", "fp32")) if policy.is_flat else "fp32"
-        self.pacer = Pacer(job.pace_s, sum(p.numel() for p in self.model.parameters()), dtype)
+        self.pacer = Pacer(job.pace_of(sites.name), sum(p.numel() for p in self.model.parameters()), dtype)
         self.trace = Recorder(sites.name, sites.rank, sites.names) if job.trace else None
+        self.weight = 1.0
         self.method: Method
         if policy.is_flat:
             self._agree_flat()
             join_flat(sites, backend, job.timeout_s)
             self.method = FlatDDP(self.model, inner, policy, sites, self.pacer, self.trace)
+            # DDP takes a plain mean over all ranks, and what counts is the mean over all samples.
+            self.weight = self.batch * sites.world / self.samples
         else:
-            share = (job.tokens_per_step // sites.count,) * sites.count
             self.method = Hierarchical(
                 self.model, inner, policy, sites, self.pacer,
-                tokens=lambda step: share, data=self.corpus.fingerprint, timeout_s=job.timeout_s,
+                tokens=lambda step: job.tokens, data=self.corpus.fingerprint, timeout_s=job.timeout_s,
                 codec=job.codec, trace=self.trace,
             )  # fmt: skip
         self.scheduler = LambdaLR(self.method.optimizer, warmup_cosine(job.steps))
@@ -150,13 +154,15 @@ class Run:
         workload, method = self.job.scenario.workload, self.method
         begun = time.perf_counter()
         self.pacer.begin()
-        batch = self.corpus.batch(
-            self.step, rank=self.place, world=self.world, batch_size=workload.batch_per_accelerator,
-            sequence=workload.sequence, seed=self.job.seed,
-        )  # fmt: skip
+        batch = self.corpus.samples(
+            self.step * self.samples + self.first_sample,
+            self.batch,
+            sequence=workload.sequence,
+            seed=self.job.seed,
+        )
         method.optimizer.zero_grad()
         loss = self._loss(method.wrapped, *batch)
-        loss.backward()
+        (loss if self.weight == 1.0 else loss * self.weight).backward()
         method.clock.add(method.collective, self.pacer.end())
         method.clock.add("compute", self.pacer.computation_s)
         late = float(self.pacer.late)
@@ -229,4 +235,4 @@ class Run:
             "step": self.step,
             "parameters": self._params_hash(),
         }
-        self.sites.agree(facts, shards=self.sites.ranks)
+        self.sites.agree(facts, shards=self.sites.least_ranks)

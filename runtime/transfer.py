@@ -1,15 +1,22 @@
-"""Payloads between this WAN rank and its peers: cut into slices, over parallel streams, all at once."""
+"""Payloads between this WAN rank and its peers: cut into slices, over parallel streams, on a topology's ways.
+
+A site passes on another's payload as soon as all of it has come and the site has entered the exchange itself
+(`geosim.policy.routes`); nobody reads or changes what passes through.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread
 
 import torch
 from torch import Tensor
 from torch.distributed import Work
 
 from geosim.errors import RunError
+from geosim.policy.routes import Transfer
 from runtime.gloo import Stream
 
 
@@ -34,7 +41,7 @@ def slices(size: int, streams: int, chunk_bytes: int | None) -> tuple[Slice, ...
 
 
 class Channel:
-    """Sends and receives the payloads of all fragments, whose sizes never change.
+    """Sends, receives and passes on the payloads of all fragments, whose sizes never change.
 
     Receives are posted before their round begins. A sender of gloo waits for the receiver's word that its
     buffer is ready; sent ahead, that word is there already, and data leave at once and not half a round
@@ -46,6 +53,7 @@ class Channel:
         groups: Sequence[Stream],
         names: Sequence[str],
         index: int,
+        routes: Sequence[Transfer],
         sizes: Sequence[int],
         chunk_bytes: int | None,
         pinned: bool = False,
@@ -55,6 +63,7 @@ class Channel:
         Args:
             groups: the streams.
             names, index: of the sites, and this one's number.
+            routes: who sends what to whom.
             sizes: payload bytes of each fragment, alike at all sites.
             chunk_bytes: of a slice; None: one slice a stream.
             pinned: whether buffers lie in memory that a GPU reads by itself.
@@ -65,12 +74,17 @@ class Channel:
         self._slices = [slices(size, len(groups), chunk_bytes) for size in sizes]
         self._tags = [0]  # of a fragment's first slice: unique, so that nothing is taken for something else
         for cut in self._slices:
-            self._tags.append(self._tags[-1] + len(cut))
-        self._peers = [m for m in range(len(names)) if m != index]
+            self._tags.append(self._tags[-1] + len(cut) * len(names))
+        self._sources = {t.origin: t.source for t in routes if t.target == index}
+        self._targets: dict[int, list[int]] = {}
+        for t in routes:
+            if t.source == index:
+                self._targets.setdefault(t.origin, []).append(t.target)
+        self._forwards = any(origin != index for origin in self._targets)
         self._buffers = {
-            (f, m): torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+            (f, origin): torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
             for f, size in enumerate(sizes)
-            for m in self._peers
+            for origin in self._sources
         }
         self._posted: dict[tuple[int, int], list[Work]] = {}
         for fragment in range(len(sizes)):
@@ -78,19 +92,19 @@ class Channel:
 
     def expect(self, fragment: int) -> None:
         """Post the receives of a fragment's next round; what the last one brought is overwritten now."""
-        for m in self._peers:
-            buffer = self._buffers[fragment, m]
+        for origin, source in self._sources.items():
+            buffer, tag = self._buffers[fragment, origin], self._tag(fragment, origin)
             try:
-                self._posted[fragment, m] = [
-                    self._groups[s.stream].recv([buffer[s.start : s.stop]], m, self._tags[fragment] + i)
+                self._posted[fragment, origin] = [
+                    self._groups[s.stream].recv([buffer[s.start : s.stop]], source, tag + i)
                     for i, s in enumerate(self._slices[fragment])
                 ]
             except RuntimeError:
                 # The connection is gone already; whoever waits for this round says so.
-                self._posted[fragment, m] = []
+                self._posted[fragment, origin] = []
 
     def exchange(self, fragment: int, round_: int, payload: Tensor) -> list[Tensor]:
-        """Send `payload` (uint8, CPU) to all peers and wait for theirs.
+        """Send `payload` (uint8, CPU) on its ways, pass on others', and wait for all.
 
         Returns:
             The payloads of all sites in site order, one's own among them; valid until `expect` is called.
@@ -98,36 +112,74 @@ class Channel:
         Raises:
             PeerLost: naming the peer and the round.
         """
+        sent = self._send(fragment, round_, self._index, payload)
+        if self._forwards:
+            sent += self._pass_on(fragment, round_)
+        else:
+            for origin in self._sources:
+                self._receive(fragment, round_, origin)
+        for m, work in sent:
+            self._wait(work, m, m, round_)
+        return [payload if m == self._index else self._buffers[fragment, m] for m in range(len(self._names))]
+
+    def _pass_on(self, fragment: int, round_: int) -> list[tuple[int, Work]]:
+        """Receive all payloads and send each on when it has come, whichever comes first."""
+        arrivals: SimpleQueue[list[tuple[int, Work]] | PeerLost] = SimpleQueue()
+
+        def relay(origin: int) -> None:
+            try:
+                self._receive(fragment, round_, origin)
+                arrivals.put(self._send(fragment, round_, origin, self._buffers[fragment, origin]))
+            except PeerLost as error:
+                arrivals.put(error)
+
+        for origin in self._sources:
+            # Daemons: where one peer is lost, nobody need wait for the others.
+            Thread(target=relay, args=(origin,), name=f"geosim-relay-{origin}", daemon=True).start()
         sent: list[tuple[int, Work]] = []
-        for m in self._peers:
+        for _ in self._sources:
+            arrived = arrivals.get()
+            if isinstance(arrived, PeerLost):
+                raise arrived
+            sent += arrived
+        return sent
+
+    def _send(self, fragment: int, round_: int, origin: int, payload: Tensor) -> list[tuple[int, Work]]:
+        """Start sending a site's payload to all that get it from here."""
+        tag, sent = self._tag(fragment, origin), []
+        for m in self._targets.get(origin, ()):
             try:
                 sent += [
-                    (m, self._groups[s.stream].send([payload[s.start : s.stop]], m, self._tags[fragment] + i))
+                    (m, self._groups[s.stream].send([payload[s.start : s.stop]], m, tag + i))
                     for i, s in enumerate(self._slices[fragment])
                 ]
             except RuntimeError as error:
-                raise self._lost(m, round_, error) from None
-        for m in self._peers:
-            posted = self._posted.pop((fragment, m))
-            if not posted:
-                raise self._lost(m, round_, RuntimeError("connection closed"))
-            for work in posted:
-                self._wait(work, m, round_)
-        for m, work in sent:
-            self._wait(work, m, round_)
-        return [payload if m == self._index else self._buffers[fragment, m] for m in range(len(self._names))]
+                raise self._lost(m, m, round_, error) from None
+        return sent
 
-    def _wait(self, work: Work, peer: int, round_: int) -> None:
+    def _receive(self, fragment: int, round_: int, origin: int) -> None:
+        """Wait until a site's payload is here."""
+        source, posted = self._sources[origin], self._posted.pop((fragment, origin))
+        if not posted:
+            raise self._lost(source, origin, round_, RuntimeError("connection closed"))
+        for work in posted:
+            self._wait(work, source, origin, round_)
+
+    def _tag(self, fragment: int, origin: int) -> int:
+        return self._tags[fragment] + origin * len(self._slices[fragment])
+
+    def _wait(self, work: Work, peer: int, origin: int, round_: int) -> None:
         try:
             work.wait()
         except RuntimeError as error:
-            raise self._lost(peer, round_, error) from None
+            raise self._lost(peer, origin, round_, error) from None
 
-    def _lost(self, peer: int, round_: int, error: RuntimeError) -> PeerLost:
+    def _lost(self, peer: int, origin: int, round_: int, error: RuntimeError) -> PeerLost:
         text = " ".join(str(error).split()).split("] ", 1)[-1].split(". ")[0]
         silent = "imed out" in text
         why = "sent nothing for too long" if silent else "closed its connection"
+        passes = f", which passes on what '{self._names[origin]}' sends," if origin != peer else ""
         return PeerLost(
-            f"site '{self._names[peer]}' {why} in round {round_} ({text}): "
+            f"site '{self._names[peer]}'{passes} {why} in round {round_} ({text}): "
             f"look there for the first error, then resume all sites from their checkpoints"
         )

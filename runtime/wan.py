@@ -95,7 +95,16 @@ def _sysctls(scenario: Scenario) -> dict[str, str]:
 
 
 def _check_ports(scenario: Scenario) -> None:
-    """A site's own limit is not emulated: it must not bind."""
+    """A site's own limit, or a trunk's, is not emulated: it must not bind."""
+    for trunk in scenario.trunks:
+        for pairs in (trunk.links, [pair[::-1] for pair in trunk.links]):
+            limit = trunk.carries(*pairs[0])
+            need = sum(link.bandwidth(a) for a, b in pairs if (link := scenario.link(a, b)) is not None)
+            if limit is not None and limit < need:
+                raise UsageError(
+                    f"trunks: '{trunk.name}' is narrower than its links together: the emulator knows links "
+                    "only: lower their bandwidth, or use --wan none"
+                )
     for site in scenario.sites:
         out = sum(link.bandwidth(site.name) for link in scenario.wan if site.name in link.between)
         into = sum(

@@ -71,14 +71,15 @@ def _run(post: Post, job_data: dict[str, Any], emit: Any) -> dict[str, Any]:
     job = Job.from_dict(job_data)
     flat = job.policy.is_flat
     os.environ["GLOO_SOCKET_IFNAME"] = post.wan_interface if flat else "lo"
-    if not flat and job.ranks > 1:
+    ranks = job.ranks_of(post.site)
+    if not flat and ranks > 1:
         dist.init_process_group(
-            "gloo", init_method=f"file://{post.group_file}", rank=post.rank, world_size=job.ranks,
+            "gloo", init_method=f"file://{post.group_file}", rank=post.rank, world_size=ranks,
             timeout=timedelta(seconds=job.timeout_s),
         )  # fmt: skip
     sites = Sites.connect(
         job.sites, post.site, post.rendezvous, wan_address=post.wan_address, timeout_s=job.timeout_s,
-        listen_fd=post.listen_fd, place=(post.rank, job.ranks),
+        listen_fd=post.listen_fd, place=(post.rank, ranks), ranks_of=job.all_ranks,
     )  # fmt: skip
     return Run(job, sites, device=torch.device("cpu"), backend="gloo").train(emit)
 

@@ -12,7 +12,6 @@ from geosim.cost.calibration import Calibration
 from geosim.cost.compute import held_elements, model_parts, site_step, tokens_per_accelerator
 from geosim.cost.problem import FragmentPlan, LinkPlan, Problem, SitePlan
 from geosim.cost.room import check_room
-from geosim.cost.routes import Transfer, make_routes, pairs
 from geosim.cost.transport import make_path, payload_share
 from geosim.errors import UsageError
 from geosim.params import ParamTable
@@ -21,16 +20,15 @@ from geosim.policy import (
     Blocking,
     Codec,
     Group,
-    Hub,
     Layout,
     Local,
     Streaming,
     SyncPolicy,
-    Tree,
     make_layout,
 )
+from geosim.policy.routes import Transfer, make_routes, pairs
 from geosim.policy.schedule import make_plan
-from geosim.scenario import Scenario, Site, Workload
+from geosim.scenario import Scenario, Site, Workload, site_batches, site_tokens
 
 
 @lru_cache(maxsize=16)
@@ -51,9 +49,10 @@ def base_sites(scenario: Scenario, local: bool, calibration: Calibration) -> tup
     """
     work = scenario.workload
     out = []
-    for site in scenario.sites:
+    for site, batch in zip(scenario.sites, site_batches(scenario), strict=True):
         made = site_step(work, site)
-        step = made.compute_s
+        step = made.compute_s if site.step_time_s is None else site.step_time_s
+        step *= batch / work.batch_per_accelerator
         shown = calibration.site_collective_s
         if shown is None:
             shown = made.data_s
@@ -160,9 +159,10 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
         links=links,
         routes=routes,
         overhead_s=known.exchange_overhead_s,
-        tokens_per_step=round(tokens_per_accelerator(scenario.workload) * scenario.ranks),
+        tokens_per_step=_tokens(scenario),
         colocated_step_s=colocated_step(scenario, known),
         ddp_wan_bytes=ddp_wan_bytes(scenario),
+        trunks=flat.trunk_rates(scenario),
     )
     if wan is not None:
         made = flat.make_flat(scenario, policy, _table(scenario.workload), wan, links, sites, known)
@@ -180,13 +180,19 @@ def build(scenario: Scenario, policy: SyncPolicy, calibration: Calibration | Non
     return problem(sites=sites, fragments=fragments, plan=make_plan(layout), flat=None)
 
 
+def _tokens(scenario: Scenario) -> int:
+    """Tokens of a step of all sites."""
+    if scenario.workload.parallel is not None:
+        return round(tokens_per_accelerator(scenario.workload) * scenario.ranks)
+    return sum(site_tokens(scenario))
+
+
 def _links(
     scenario: Scenario, policy: SyncPolicy, routes: tuple[Transfer, ...], wan: Wan | None
 ) -> tuple[LinkPlan, ...]:
     names = [site.name for site in scenario.sites]
     out = []
     ways = pairs(policy.topology, routes, len(names)) if wan is None else wan.ways
-    at_once = not isinstance(policy.topology, Hub | Tree)
     joined, used = {frozenset(link.between): link for link in scenario.wan}, set(ways)
     numbers = {between: i for i, between in enumerate(joined)}
     for a, b in ways:
@@ -201,7 +207,7 @@ def _links(
             )
         link = stated.average()
         ratio = link.bandwidth(names[a]) / link.bandwidth_bytes_per_s
-        two_way = at_once and (b, a) in used
+        two_way = (b, a) in used
         if wan is None:
             path = make_path(link, names[a], two_way)
             wire = 1 / payload_share(link.mtu_bytes) / (1 - link.loss)
@@ -219,6 +225,11 @@ def _links(
                 trace=tuple((p.at_s, p.bandwidth_bytes_per_s * ratio) for p in link.trace),
                 number=numbers[frozenset(stated.between)],
                 varying=stated if stated.varies else None,
+                trunks=tuple(
+                    2 * i + ((names[a], names[b]) not in trunk.links)
+                    for i, trunk in enumerate(scenario.trunks)
+                    if trunk.carries(names[a], names[b]) is not None
+                ),
             )
         )
     return tuple(out)

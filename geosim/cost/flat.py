@@ -1,5 +1,8 @@
 """Plain data parallelism over all ranks of all sites: its links' paths, by TCP or RDMA, and its plan."""
 
+import math
+from dataclasses import replace
+
 from geosim.cost import collective, roce
 from geosim.cost.all_reduce import AllReduce, Wan, channel_bytes
 from geosim.cost.buckets import make_buckets
@@ -56,7 +59,13 @@ def make_flat(
     made = AllReduce(buckets.sizes, scenario.ranks, wan, scenario.nccl, silence, _stall(scenario, wan))
     changes = sorted({0.0} | {at for link in links for at, _ in link.trace})
     durations = tuple(
-        (at, made.times((_path_at(scenario, wan, link, at), link.wire_per_payload) for link in links))
+        (
+            at,
+            made.times(
+                (_shared(_path_at(scenario, wan, link, at), scenario, link, links), link.wire_per_payload)
+                for link in links
+            ),
+        )
         for at in changes
     )
     return FlatPlan(share, buckets.ready, durations, made.payload_bytes, made)
@@ -80,3 +89,22 @@ def _stall(scenario: Scenario, wan: Wan) -> float:
     names = [site.name for site in scenario.sites]
     links = [scenario.link(names[a], names[b]) for a, b in wan.ways]
     return max(roce.tail_stall(link, scenario.nccl, wan.channels) for link in links if link is not None)
+
+
+def _shared(path: Path, scenario: Scenario, link: LinkPlan, links: tuple[LinkPlan, ...]) -> Path:
+    """A way's path under the limits that it shares; all ways are busy at once, so evenly."""
+    rates = trunk_rates(scenario)
+    limits = [rates[trunk] / sum(trunk in each.trunks for each in links) for trunk in link.trunks]
+    out = scenario.sites[link.source].uplink_bytes_per_s or math.inf
+    into = scenario.sites[link.target].downlink_bytes_per_s or math.inf
+    return replace(path, rate_bytes_per_s=min([path.rate_bytes_per_s, out, into, *limits]))
+
+
+def trunk_rates(scenario: Scenario) -> tuple[float, ...]:
+    """Bytes per second of each trunk, from its near end to its far one, then back."""
+    return tuple(
+        rate
+        for trunk in scenario.trunks
+        for rate in (trunk.carries(*trunk.links[0]), trunk.carries(*trunk.links[0][::-1]))
+        if rate is not None
+    )

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from geosim.cost.all_reduce import AllReduce
-from geosim.cost.routes import Transfer
 from geosim.cost.transport import Path
 from geosim.policy import SyncPolicy
+from geosim.policy.routes import Transfer
 from geosim.policy.schedule import Plan
 from geosim.scenario import WanLink
 
@@ -43,6 +43,7 @@ class LinkPlan:
         two_way: whether as much goes the other way at the same time.
         trace: (from second, bytes per second) of this direction.
         number: in the scenario. varying: the link there if it varies; `path` is then that of its averages.
+        trunks: numbers, in `Problem.trunks`, of what it shares with other links.
     """
 
     name: str
@@ -55,6 +56,7 @@ class LinkPlan:
     trace: tuple[tuple[float, float], ...]
     number: int = 0
     varying: WanLink | None = None
+    trunks: tuple[int, ...] = ()
 
     @property
     def is_random(self) -> bool:
@@ -106,7 +108,10 @@ class FlatPlan:
 
 @dataclass(frozen=True)
 class Problem:
-    """A policy in a scenario. `flat` is set for plain data parallelism, `fragments` otherwise."""
+    """A policy in a scenario. `flat` is set for plain data parallelism, `fragments` otherwise.
+
+    `trunks`: bytes per second that the links through one direction of each trunk share.
+    """
 
     scenario: str
     policy: SyncPolicy
@@ -120,3 +125,4 @@ class Problem:
     tokens_per_step: int
     colocated_step_s: float
     ddp_wan_bytes: float
+    trunks: tuple[float, ...] = ()

@@ -64,9 +64,12 @@ class Path:
         """What `flows` fresh flows together send at once."""
         return min(flows * self.flow_initial_bytes, self.window_limit(flows))
 
-    def stream_rate(self, flows: int) -> float:
-        """Bytes per second that `flows` flows together reach once out of slow start."""
-        rate = share_of(self.stream_shares, flows) * self.rate_bytes_per_s
+    def stream_rate(self, flows: int, alone: bool = False) -> float:
+        """Bytes per second that `flows` flows together reach once out of slow start.
+
+        `alone`: nothing comes the other way for now.
+        """
+        rate = (1.0 if alone else share_of(self.stream_shares, flows)) * self.rate_bytes_per_s
         return min(rate, self.window_limit(flows) / self.rtt_s) if self.rtt_s > 0 else rate
 
 

@@ -1,10 +1,30 @@
-"""Who sends to whom. Hubs forward payloads unchanged, so the result is the same for every topology."""
+"""Who sends to whom. Sites forward payloads unchanged, so the result is the same for every topology."""
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from geosim.errors import UsageError
 from geosim.spec import ByKind, Spec
+
+Pair = tuple[str, str]
+
+
+def _each_once(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    for name in names or ():
+        if (names or ()).count(name) > 1:
+            raise UsageError(f"names {name} twice: name each site once")
+    return names
+
+
+def _no_cycle(links: tuple[Pair, ...] | None) -> tuple[Pair, ...] | None:
+    group = {name: {name} for link in links or () for name in link}
+    for a, b in links or ():
+        if b in group[a]:
+            raise UsageError(f"{a} and {b} are joined twice: a tree has one way between two sites")
+        together = group[a] | group[b]
+        group |= dict.fromkeys(together, together)
+    return links
 
 
 class Direct(Spec):
@@ -14,9 +34,10 @@ class Direct(Spec):
 
 
 class Ring(Spec):
-    """Payloads travel around the ring of sites, M - 1 hops."""
+    """Payloads travel around the ring of sites, M - 1 hops, in `order`; None: as the scenario lists them."""
 
     kind: Literal["ring"] = "ring"
+    order: Annotated[tuple[str, ...] | None, AfterValidator(_each_once)] = None
 
 
 class Hub(Spec):
@@ -27,9 +48,13 @@ class Hub(Spec):
 
 
 class Tree(Spec):
-    """A binary tree over the sites in order: payloads go up to the root and down to all."""
+    """Payloads spread along the branches of a tree over the sites, the pairs `links`.
+
+    None: a binary tree over the sites in order.
+    """
 
     kind: Literal["tree"] = "tree"
+    links: Annotated[tuple[Pair, ...] | None, AfterValidator(_no_cycle)] = None
 
 
 class FlatRing(Spec):

@@ -12,12 +12,13 @@ from geosim.policy import SyncPolicy
 from geosim.report import words
 from geosim.report.breakdown import alike, by_site
 from geosim.report.parts import COMPUTE, PARTS, parts_of
-from geosim.scenario import Scenario
+from geosim.scenario import Scenario, site_batches
 from geosim.screen import BAR, bar, plain_table
 from geosim.units import BANDWIDTH, SIZE, TIME, show
 
 ResultDict = Mapping[str, Any]
 _SITES = 5  # that a table has a column each for
+_IDLE_SHARE = 0.001  # of a step: sites that wait less for each other are alike
 _NAMES = 54  # columns of a screen of 80 that the names of policies, and what parts them, leave each other
 _FASTER = (
     "more than in one room: there every step ends with an all-reduce over all ranks and an optimizer step"
@@ -184,7 +185,27 @@ def simulation(scenario: Scenario, policy: SyncPolicy, result: ResultDict, verdi
     ]  # fmt: skip
     if result["links"]:
         blocks += [links_table(scenario, result), ""]
+    if any(site["idle_s"] > _IDLE_SHARE * result["step_time_s"]["mean"] for site in result["sites"].values()):
+        blocks += [sites_table(scenario, result), ""]
     return Group(*blocks, facts)
+
+
+def sites_table(scenario: Scenario, result: ResultDict) -> RenderableType:
+    """What each site does with a step, and what waiting for slower ones costs it."""
+    table = plain_table(
+        "site", "batch", "compute\na step", "waits", "of that for\nslower sites", "", right=(1, 2, 3, 4)
+    )
+    batches = dict(zip((site.name for site in scenario.sites), site_batches(scenario), strict=True))
+    for name, time in result["sites"].items():
+        table.add_row(
+            name,
+            str(batches[name]),
+            show(time["compute_s"], TIME),
+            show(time["wait_s"], TIME),
+            show(time["idle_s"], TIME),
+            Text(bar(time["idle_s"] / result["step_time_s"]["mean"], BAR // 2), style="red"),
+        )
+    return table
 
 
 def throughput_line(result: ResultDict) -> str:

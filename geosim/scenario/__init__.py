@@ -1,9 +1,10 @@
 """What exists: accelerators, fabrics, sites, links, workloads, and the catalog of scenarios."""
 
 from geosim.scenario.accelerator import Accelerator, accelerators
+from geosim.scenario.batch import site_batches, site_tokens
 from geosim.scenario.fabric import Fabric, Hop
 from geosim.scenario.faults import Faults
-from geosim.scenario.link import TracePoint, WanLink
+from geosim.scenario.link import TracePoint, Trunk, WanLink
 from geosim.scenario.loader import change_scenario, load_scenario, scenario_names
 from geosim.scenario.nccl import Nccl
 from geosim.scenario.parallel import Parallel
@@ -25,6 +26,7 @@ __all__ = [
     "Site",
     "SitePrices",
     "TracePoint",
+    "Trunk",
     "WanLink",
     "Workload",
     "accelerators",
@@ -32,4 +34,6 @@ __all__ = [
     "load_scenario",
     "models",
     "scenario_names",
+    "site_batches",
+    "site_tokens",
 ]

@@ -108,3 +108,29 @@ class WanLink(Spec):
     def average(self) -> "WanLink":
         """The link as it is on average over a long time; itself if nothing varies."""
         return self.under([v.mean() for v in self.varies]) if self.varies else self
+
+
+class Trunk(Spec):
+    """A cable, or a way, that several links share.
+
+    Attributes:
+        name: for tables and messages.
+        links: pairs of sites whose links run through it; a pair's first site lies at its near end.
+        bandwidth_bytes_per_s: from the near end to the far one, and back unless `back_bandwidth` is given;
+            links that are busy at once share it max-min fairly.
+        back_bandwidth_bytes_per_s: from the far end to the near one; None: the same.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=40)]
+    links: Annotated[tuple[tuple[str, str], ...], Field(min_length=1)]
+    bandwidth_bytes_per_s: Rate
+    back_bandwidth_bytes_per_s: Rate | None = None
+
+    def carries(self, source: str, target: str) -> float | None:
+        """Bytes per second that all links share on the way of source to target; None if it is not theirs."""
+        if (source, target) in self.links:
+            return self.bandwidth_bytes_per_s
+        if (target, source) in self.links:
+            back = self.back_bandwidth_bytes_per_s
+            return self.bandwidth_bytes_per_s if back is None else back
+        return None

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from geosim.errors import UsageError
 from geosim.scenario.accelerator import Accelerator, accelerators, resolve_accelerator
 from geosim.scenario.fabric import Fabric
-from geosim.scenario.ranges import Rate
+from geosim.scenario.ranges import Rate, StepTime
 from geosim.spec import Spec
 
 
@@ -20,6 +20,10 @@ class Site(Spec):
         nodes, accelerators_per_node: how many.
         fabric: what joins them.
         uplink_bytes_per_s, downlink_bytes_per_s: limits that all WAN links of the site share; None: none.
+        step_time_s: measured compute time of a step of `workload.batch_per_accelerator` sequences here;
+            None: the workload's.
+        batch_per_accelerator: sequences an accelerator and step here; None: the workload's. Compute time
+            grows in proportion.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=40)]
@@ -29,6 +33,8 @@ class Site(Spec):
     fabric: Fabric
     uplink_bytes_per_s: Rate | None = None
     downlink_bytes_per_s: Rate | None = None
+    step_time_s: StepTime | None = None
+    batch_per_accelerator: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
 
     @property
     def ranks(self) -> int:

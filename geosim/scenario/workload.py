@@ -110,6 +110,8 @@ class Workload(Spec):
         model: a catalog name or a model written out.
         sequence: tokens in a sequence.
         batch_per_accelerator: sequences an accelerator and step.
+        batch: "equal", every accelerator takes as many; "by-speed", faster sites take more of them, so that
+            none waits for another (`scenario.batch`).
         precision: of the matrix products.
         gradient_dtype: of the gradients reduced inside a site and by plain DDP.
         mfu: achieved over peak FLOP/s; None: as `parallel` makes it, and 0.4 where that is not given either.
@@ -122,6 +124,7 @@ class Workload(Spec):
     model: Annotated[Model, BeforeValidator(resolve_model)]
     sequence: Count = 2048
     batch_per_accelerator: Count = 1
+    batch: Literal["equal", "by-speed"] = "equal"
     precision: Literal["fp32", "tf32", "bf16", "fp16", "fp8"] = "bf16"
     gradient_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     mfu: Annotated[float, Field(gt=0, le=1)] | None = None

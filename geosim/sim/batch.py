@@ -11,6 +11,7 @@ from geosim.cost import Calibration, Problem, build
 from geosim.cost.transport import namespace
 from geosim.policy import Delayed, Direct, Eager, Overlap, Ring, Streaming, SyncPolicy
 from geosim.policy.adapt import Fixed
+from geosim.policy.routes import payload_times
 from geosim.policy.schedule import Plan
 from geosim.scenario import Scenario
 from geosim.sim.standing import link_columns, slowest_link
@@ -42,9 +43,9 @@ TEXT = {
     Reason.GROUPS: "several fragments leave at the same step",
     Reason.ADAPT: "the interval changes",
     Reason.CONTENTION: "exchanges of different fragments may queue",
-    Reason.TRUNK: "links share a site's way out or in",
+    Reason.TRUNK: "links share a trunk, or a site's way out or in",
     Reason.UNSETTLED: "it settles into no state that repeats",
-    Reason.SHARED: "payloads meet on a link",
+    Reason.SHARED: "payloads overtake each other on the way to a link",
 }
 WALKED = (Reason.UNEQUAL, Reason.TOPOLOGY, Reason.GROUPS, Reason.CONTENTION, Reason.UNSETTLED)
 
@@ -223,7 +224,7 @@ def _template(problem: Problem) -> _Row:
         row.lists["decode_s"].append(fragment.decode_s[slow] + problem.overhead_s)
     if problem.links and problem.flat is None:
         row.scalars |= {
-            "mutual": _is_mutual(problem), "hops": _longest_way(problem),
+            "mutual": _is_mutual(problem), "hops": payload_times(problem.routes),
             "link_payloads": _link_payloads(problem),
         }  # fmt: skip
         scalars, lists = link_columns(problem, slowest_link(problem))
@@ -244,16 +245,8 @@ def _is_mutual(problem: Problem) -> bool:
 def _link_payloads(problem: Problem) -> float:
     """Payloads over a link in an exchange, mean over links, as long as over the one that stands for all."""
     wire = {(link.source, link.target): link.wire_per_payload for link in problem.links}
-    total = sum(t.payloads * wire[t.source, t.target] for t in problem.routes)
+    total = sum(wire[t.source, t.target] for t in problem.routes)
     return total / len(problem.links) / slowest_link(problem).wire_per_payload
-
-
-def _longest_way(problem: Problem) -> int:
-    """Payloads on the longest chain of transfers that wait for each other."""
-    ways: list[int] = []
-    for t in problem.routes:
-        ways.append(t.payloads + max((ways[k] for k in t.needs), default=0))
-    return max(ways)
 
 
 def _fill_flat(row: _Row, problem: Problem) -> None:
@@ -301,13 +294,17 @@ def _structural(problem: Problem) -> Reason:
 
 
 def _has_trunk(problem: Problem) -> bool:
-    """Whether a site's way out or in may be narrower than the links that share it."""
+    """Whether a trunk, or a site's way out or in, may be narrower than the links that share it."""
     out = [0.0] * len(problem.sites)
     back = [0.0] * len(problem.sites)
     for link in problem.links:
         out[link.source] += link.path.rate_bytes_per_s
         back[link.target] += link.path.rate_bytes_per_s
-    return any(
+    over = [0.0] * len(problem.trunks)
+    for link in problem.links:
+        for trunk in link.trunks:
+            over[trunk] += link.path.rate_bytes_per_s
+    return any(rate < asked for rate, asked in zip(problem.trunks, over, strict=True)) or any(
         site.uplink_bytes_per_s < out[m] or site.downlink_bytes_per_s < back[m]
         for m, site in enumerate(problem.sites)
     )

@@ -80,7 +80,7 @@ def _some(b: Batch) -> SteadyState:
         rows = np.flatnonzero(np.isin(reason, WALKED))
         walked = walk([b.walks[i] for i in b.walk[rows]], b.interval[rows])
         reason[rows] = np.where(walked.settled, Reason.APPLIES, Reason.UNSETTLED)
-        reason[rows[walked.meets]] = Reason.SHARED
+        reason[rows[walked.overtakes]] = Reason.SHARED
         for column, value in zip((period, exchange, wait), walked.seconds, strict=True):
             column[rows[walked.settled]] = value[walked.settled]
     step = xp.where(flat, b.flat_s, period / b.interval)

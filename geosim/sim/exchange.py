@@ -1,11 +1,14 @@
 """One WAN round: its transfers over the network, with Gloo's handshake.
 
-A transfer leaves when its source has entered the exchange, the receiver's notice has crossed, and what it
-forwards has arrived. Receives are posted ahead, as the runtime does: the notice leaves when the receiver is
-through with the fragment's last round, so it delays only exchanges that follow each other closely. A site is
-through when all it receives has come and all it sends has left.
+A transfer leaves when its source has entered the exchange, the receiver's notice has crossed, what it
+forwards has arrived, and the link has sent what became ready before. Receives are posted ahead, as the
+runtime does: the notice leaves when the receiver is through with the fragment's last round, so it delays only
+exchanges that follow each other closely. A site is through when all it receives has come and all it sends
+has left. As many payloads of an exchange as go over a link both ways do so at the same time, as two-way
+traffic; what one way has more of goes alone.
 """
 
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import lru_cache, partial
 
@@ -31,6 +34,7 @@ class Wan:
         capacity += [site.uplink_bytes_per_s for site in sites] + [
             site.downlink_bytes_per_s for site in sites
         ]
+        capacity += problem.trunks
         self.env = env
         self.problem = problem
         self.tracer = tracer
@@ -43,8 +47,8 @@ class Wan:
         for k, t in enumerate(problem.routes):
             self.out_of[t.source].append(k)
             self.into[t.target].append(k)
-            for need in t.needs:
-                self.later[need].append(k)
+            if t.need is not None:
+                self.later[t.need].append(k)
         self.delays = [
             LinkJitter(
                 seed,
@@ -62,7 +66,11 @@ class Wan:
             )
             if sites[link.target].downlink_bytes_per_s < float("inf"):
                 shared.append(len(links) + len(sites) + link.target)
+            shared += [len(links) + 2 * len(sites) + trunk for trunk in link.trunks]
             self._routes.append((i, *shared))
+        load = Counter(self.link_of)
+        # How many payloads of an exchange go the other way, on each link.
+        self.against = [load[ways[b, a]] if (b, a) in ways else 0 for a, b in ways]
         self._window: list[float | None] = [None] * len(links)
         self._silent_since = [0.0] * len(links)
         self.links = list(links)
@@ -76,8 +84,11 @@ class Wan:
         for link, rate in zip(self.problem.links, use, strict=False):
             self.tracer.samples.append((link.name, now, rate))
 
-    def send(self, link: int, payload_bytes: float, flows: int, entered_s: float) -> simpy.Event:
-        """Start a transfer now; the source has been silent on this link until `entered_s` at the latest."""
+    def send(self, link: int, payload_bytes: float, flows: int, asked_s: float, alone: bool) -> simpy.Event:
+        """Start a transfer now; the source has been silent on this link until `asked_s` at the latest.
+
+        `alone`: nothing comes the other way meanwhile.
+        """
         plan = self.links[link]
         path = plan.path
         self.weather.sent(link)
@@ -86,12 +97,12 @@ class Wan:
         if window is None:
             window = first
         else:
-            idle = entered_s - self._silent_since[link]
+            idle = asked_s - self._silent_since[link]
             if path.restarts and idle >= path.rto_s:
                 window = float(window_restart(window, idle, first, path.rto_s, True))
         size = payload_bytes * plan.wire_per_payload
         self._window[link] = _window_after(window, size, limit)
-        ramp = Ramp(flows, path.rtt_s, window, limit, path.stream_rate(flows))
+        ramp = Ramp(flows, path.rtt_s, window, limit, path.stream_rate(flows, alone))
         event = self.network.send(self._routes[link], size, ramp)
         assert event.callbacks is not None
         event.callbacks.append(partial(self._silent, link))
@@ -127,10 +138,13 @@ class Exchange:
         self.done = [wan.env.event() for _ in range(sites)]
         self.readers = sites
         self.headers = [(0, 0)] * sites
-        self._entered = [0.0] * sites
-        self._missing = [2 + len(t.needs) for t in routes]
+        self._asked = [0.0] * len(routes)
+        self._missing = [2 if t.need is None else 3 for t in routes]
         self._ready = [0.0] * len(routes)
         self._open = [len(wan.out_of[m]) + len(wan.into[m]) for m in range(sites)]
+        # Transfers that wait until their link is free, by link; none where it is.
+        self._queues: dict[int, deque[int]] = {}
+        self._sent = [0] * len(wan.problem.links)
 
     def post(self, site: int) -> None:
         """A site's buffers are free for this round: its notices leave for all that will send to it."""
@@ -141,34 +155,47 @@ class Exchange:
 
     def enter(self, site: int) -> simpy.Event:
         """A site's payloads leave from now on, once their receivers are ready."""
-        self._entered[site] = self.wan.env.now
         if not self._open[site]:
             self.done[site].succeed()
         for k in self.wan.out_of[site]:
-            self._one_less(k)
+            self._ask(k)
         return self.done[site]
+
+    def _ask(self, k: int) -> None:
+        """The source would send, or has what it forwards: the later of the two is when it asks to."""
+        self._asked[k] = self.wan.env.now
+        self._one_less(k)
 
     def _one_less(self, k: int) -> None:
         self._missing[k] -= 1
         if self._missing[k] == 0:
             wait = self._ready[k] - self.wan.env.now
             if wait > 0:
-                self._after(wait, partial(self._send, k))
+                self._after(wait, partial(self._start, k))
             else:
-                self._send(k)
+                self._start(k)
 
     def _after(self, seconds: float, call: Callable[[simpy.Event], None]) -> None:
         timeout = simpy.Timeout(self.wan.env, seconds)
         assert timeout.callbacks is not None
         timeout.callbacks.append(call)
 
-    def _send(self, k: int, _: simpy.Event | None = None) -> None:
+    def _start(self, k: int, _: simpy.Event | None = None) -> None:
+        """A transfer may leave, once its link has sent what became ready before."""
+        link = self.wan.link_of[k]
+        if link in self._queues:
+            self._queues[link].append(k)
+        else:
+            self._queues[link] = deque()
+            self._send(k)
+
+    def _send(self, k: int) -> None:
         """A transfer's first byte leaves."""
-        wan = self.wan
-        transfer = wan.problem.routes[k]
-        size = transfer.payloads * self.plan.payload_bytes
+        wan, link = self.wan, self.wan.link_of[k]
+        alone = self._sent[link] >= wan.against[link]
+        self._sent[link] += 1
         self._ready[k] = wan.env.now
-        left = wan.send(wan.link_of[k], size, self.plan.flows, self._entered[transfer.source])
+        left = wan.send(link, self.plan.payload_bytes, self.plan.flows, self._asked[k], alone)
         assert left.callbacks is not None
         left.callbacks.append(partial(self._left, k))
 
@@ -176,17 +203,21 @@ class Exchange:
         """A transfer's last byte has left and crosses."""
         wan = self.wan
         link = wan.link_of[k]
-        self._close(wan.problem.routes[k].source)
         if wan.tracer is not None:
             row = f"link {wan.problem.links[link].name}"
             wan.tracer.span(row, "flows", self.name, self._ready[k], wan.env.now)
+        if self._queues[link]:
+            self._send(self._queues[link].popleft())
+        else:
+            del self._queues[link]
+        self._close(wan.problem.routes[k].source)
         self._after(wan.delays[link].draw(), partial(self._arrive, k))
 
     def _arrive(self, k: int, _: simpy.Event) -> None:
         """A transfer's last byte is there."""
         self._close(self.wan.problem.routes[k].target)
         for later in self.wan.later[k]:
-            self._one_less(later)
+            self._ask(later)
 
     def _close(self, site: int) -> None:
         self._open[site] -= 1

@@ -36,6 +36,16 @@ class LinkUse:
 
 
 @dataclass(frozen=True)
+class SiteTime:
+    """Seconds a step that a site computes, and that it waits; `idle_s`: of that, more than the site which
+    waits least, so for slower ones and not for the wire."""
+
+    compute_s: float
+    wait_s: float
+    idle_s: float
+
+
+@dataclass(frozen=True)
 class Result:
     """A policy in a scenario, simulated.
 
@@ -48,6 +58,7 @@ class Result:
         tokens_per_s: of all sites together.
         relative_to_colocated: throughput over that of plain data parallelism of the same ranks in one room.
         links: by name, "from->to".
+        sites: by name, what each does with a step.
         wan_bytes_vs_ddp: bytes on all links over those of plain fp32 data parallelism over all ranks.
         parts: seconds a step by what they went to, mean over sites.
         site_parts: the same of each site; they add up to its time a step.
@@ -66,6 +77,7 @@ class Result:
     wan_bytes_vs_ddp: float
     parts: dict[str, float]
     site_parts: dict[str, dict[str, float]]
+    sites: dict[str, SiteTime]
     seeds: int
     windows: int
 
@@ -91,6 +103,15 @@ def summarize(problem: Problem, records: list[Record], windows: int) -> Result:
         for link, b in zip(problem.links, sent, strict=True)
     }
     wan = sum(use.bytes_per_step for use in links.values())
+    site_parts = {
+        site.name: {p: sum(r.site_parts_s[m][p] for r in records) / steps for p in PARTS}
+        for m, site in enumerate(problem.sites)
+    }
+    least = min(mine["wait"] for mine in site_parts.values())
+    sites = {
+        name: SiteTime(mine["compute"], mine["wait"], mine["wait"] - least)
+        for name, mine in site_parts.items()
+    }
     parts = {p: sum(r.parts_s[p] for r in records) / steps for p in PARTS}
     return Result(
         scenario=problem.scenario,
@@ -104,10 +125,8 @@ def summarize(problem: Problem, records: list[Record], windows: int) -> Result:
         links=links,
         wan_bytes_vs_ddp=wan / problem.ddp_wan_bytes if problem.ddp_wan_bytes else 0.0,
         parts=parts,
-        site_parts={
-            site.name: {p: sum(r.site_parts_s[m][p] for r in records) / steps for p in PARTS}
-            for m, site in enumerate(problem.sites)
-        },
+        site_parts=site_parts,
+        sites=sites,
         seeds=len(records),
         windows=windows,
     )

@@ -33,9 +33,17 @@ def link_columns(problem: Problem, link: LinkPlan) -> tuple[dict[str, Any], dict
 
 
 def shared_rate(problem: Problem, link: LinkPlan) -> float:
-    """What one of a site's links gets when the site's own limits are shared evenly."""
+    """What one of a site's links gets when the site's own limits, and trunks, are shared evenly."""
     out = sum(1 for other in problem.links if other.source == link.source)
     back = sum(1 for other in problem.links if other.target == link.target)
     site = problem.sites[link.source]
     other = problem.sites[link.target]
-    return min(link.path.rate_bytes_per_s, site.uplink_bytes_per_s / out, other.downlink_bytes_per_s / back)
+    trunks = [
+        problem.trunks[trunk] / sum(trunk in each.trunks for each in problem.links) for trunk in link.trunks
+    ]
+    return min(
+        link.path.rate_bytes_per_s,
+        site.uplink_bytes_per_s / out,
+        other.downlink_bytes_per_s / back,
+        *trunks,
+    )

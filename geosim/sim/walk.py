@@ -1,14 +1,14 @@
 """The steady state where sites, links or hops differ: cycle after cycle, for many policies at once.
 
-Without chance, trunks and payloads that share a link, all that happens follows from maxima and sums: a site
-waits for the last of what it needs, a transfer for its source, its receiver's notice and what it forwards.
+Without chance, trunks and payloads that overtake each other, all follows from maxima and sums: a site waits
+for the last of what it needs, a transfer for its source, its receiver's notice, what it forwards, and its link.
 So one cycle of `policy.schedule` is a few passes over arrays, one row a policy, and the same model as the
 engine's. Such systems become periodic (max-plus linear systems: Baccelli, Cohen, Olsder and Quadrat,
 Synchronization and Linearity, chapter 3); once everything that the next cycle depends on is what it was P
 cycles ago, only later, it stays so, and the mean of these P cycles is the steady state.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -61,6 +61,7 @@ class Walk:
             "limit": np.array([[k.path.window_limit(f.flows) for k in p.links] for f in p.fragments]),
             "first": np.array([[k.path.initial_window(f.flows) for k in p.links] for f in p.fragments]),
             "stream": np.array([[k.path.stream_rate(f.flows) for k in p.links] for f in p.fragments]),
+            "alone": np.array([[k.path.stream_rate(f.flows, True) for k in p.links] for f in p.fragments]),
         }
 
 
@@ -71,12 +72,13 @@ class Found:
     Attributes:
         seconds: [3, rows] of a cycle, of an exchange (mean over sites and fragments), and of what a cycle
         waits (mean over sites); where it is periodic.
-        settled: whether it is periodic. meets: whether payloads meet on a link, which the walk cannot tell.
+        settled: whether it is periodic. overtakes: whether payloads come to a link in another order than in the
+        routes, which the walk cannot follow.
     """
 
     seconds: np.ndarray
     settled: np.ndarray
-    meets: np.ndarray
+    overtakes: np.ndarray
 
     @classmethod
     def nothing(cls, rows: int) -> "Found":
@@ -98,8 +100,8 @@ def walk(walks: list[Walk], interval: np.ndarray) -> Found:
         for cycles in _CYCLES:
             found = _Rows([walks[i] for i in rows], events, np.array([gaps[i] for i in rows])).run(cycles)
             out.seconds[:, rows] = found.seconds
-            out.settled[rows], out.meets[rows] = found.settled, found.meets
-            rows = rows[~found.settled & ~found.meets]
+            out.settled[rows], out.overtakes[rows] = found.settled, found.overtakes
+            rows = rows[~found.settled & ~found.overtakes]
             if not len(rows):
                 break
     return out
@@ -133,6 +135,10 @@ class _Rows:
         self.routes = problem.routes
         ways = {(link.source, link.target): i for i, link in enumerate(problem.links)}
         self.link_of = [ways[t.source, t.target] for t in self.routes]
+        load = Counter(self.link_of)
+        backs = [ways.get((link.target, link.source)) for link in problem.links]
+        # How many payloads of an exchange go the other way, on each link.
+        self.against = [0 if back is None else load[back] for back in backs]
         self.back = {ways[t.target, t.source] for t in self.routes if (t.target, t.source) in ways}
         self.source = [link.source for link in problem.links]
         # Rows last, so that `x[..., i]` of one site, fragment or link is an array of all rows.
@@ -160,7 +166,7 @@ class _Rows:
             sums = np.stack([self.exchanged, self.waited])
             seen.append((np.stack(list(self._times())), np.array(self.window), sums))
             self._look_back(seen)
-            if (self.found.settled | self.found.meets).all():
+            if (self.found.settled | self.found.overtakes).all():
                 break
         return self.found
 
@@ -214,24 +220,31 @@ class _Rows:
         entered = [np.maximum(now, free) for now, free in zip(self.now, self.free, strict=True)]
         done = list(entered)
         arrived: Moment = []
+        before: dict[int, tuple[np.ndarray, np.ndarray, int]] = {}
         for k, transfer in enumerate(self.routes):
             link, source, target = self.link_of[k], transfer.source, transfer.target
             flight = of["rtt"][link] / 2
-            begin = np.maximum(entered[source], self.posted[f][target] + flight)
-            for need in transfer.needs:
-                begin = np.maximum(begin, arrived[need])
-            self.found.meets[:] |= begin < self._busy(k, arrived) - _CLOCK * begin
+            asked = entered[source]
+            if transfer.need is not None:
+                asked = np.maximum(asked, arrived[transfer.need])
+            ready = begin = np.maximum(asked, self.posted[f][target] + flight)
+            sent = 0
+            if link in before:
+                earlier, left, sent = before[link]
+                self.found.overtakes[:] |= ready < earlier - _CLOCK * earlier
+                begin = np.maximum(ready, left)
             limit, first = of["limit"][f, link], of["first"][f, link]
             window = self.window[link]
             if window is None:
                 window = first
             else:
-                idle = entered[source] - self.silent[link]
+                idle = asked - self.silent[link]
                 window = window_restart(window, idle, first, of["rto"][link], of["restarts"][link])
-            size = transfer.payloads * of["payload"][f] * of["wire"][link]
+            size = of["payload"][f] * of["wire"][link]
             self.window[link] = window_after(window, size, limit)
-            rate, stream = of["rate"][link], of["stream"][f, link]
-            left = begin + send_time(size, rate, of["rtt"][link], window, limit, stream)
+            stream = of["alone" if sent >= self.against[link] else "stream"][f, link]
+            left = begin + send_time(size, of["rate"][link], of["rtt"][link], window, limit, stream)
+            before[link] = ready, left, sent + 1
             self.silent[link] = left
             arrived.append(left + flight)
             done[source] = np.maximum(done[source], left)
@@ -243,9 +256,3 @@ class _Rows:
         for link in self.back:
             self.silent[link] = result[self.source[link]]
         self.results[f].append(result)
-
-    def _busy(self, k: int, arrived: Moment) -> np.ndarray | float:
-        """Until when an earlier transfer of this exchange keeps transfer k's link busy."""
-        link = self.link_of[k]
-        earlier = [j for j in range(k) if self.link_of[j] == link]
-        return arrived[earlier[-1]] - self.of["rtt"][link] / 2 if earlier else -np.inf

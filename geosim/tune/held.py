@@ -3,7 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-HELD = ("name", "about", "interval", "codec.select", "codec.quantize", "codec.residual", "overlap", "streams")
+HELD = (
+    "name", "about", "interval", "codec.select", "codec.quantize", "codec.residual", "overlap", "streams",
+    "topology",
+)  # fmt: skip
 # Set alone, these say how to do what the tuner chooses, and leave the choice open.
 _MANNER = ("codec.select.scope", "codec.quantize.group", "codec.quantize.rounding")
 

@@ -3,26 +3,48 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from experiments import points, predicted_vs_measured
 from experiments.points import FLAT, GRID, Point
 from experiments.predicted_vs_measured import summarize
+from geosim.policy.routes import make_routes
 from geosim.scenario import load_scenario
 from runtime.emulate import missing
 
 
 def test_the_grid_has_points_of_every_kind() -> None:
-    assert len(GRID) >= 12
+    assert sum(p.paced for p in GRID) >= 36
+    assert sum(not p.paced for p in GRID) >= 6
     assert len(set(GRID)) == len(GRID)
     assert {p.overlap for p in GRID} == {"blocking", "delayed", FLAT}
     assert {p.update for p in GRID} == {"accumulate", "local"}
+    assert {p.topology for p in GRID if p.sites == 3} == {"direct", "ring", "hub"}
+    assert {p.batch for p in GRID if p.slow != 1} == {"equal", "by-speed"}
     assert len({p.rtt for p in GRID}) >= 4
     base = load_scenario("laptop")
     for point in GRID:
         assert point.policy().interval == point.interval
-        assert point.scenario(base).wan[0].congestion_control == point.congestion_control
+        made = point.scenario(base)
+        assert all(link.congestion_control == point.congestion_control for link in made.wan)
+        assert len(made.sites) == point.sites
+        assert len(made.wan) == point.sites * (point.sites - 1) // 2
+        names = tuple(site.name for site in made.sites)
+        assert len(make_routes(point.policy().topology, names)) in (0, point.sites * (point.sites - 1))
+
+
+def test_a_slower_site_declares_its_own_pace() -> None:
+    base = load_scenario("laptop")
+    slow = Point(1, 1.0, "int8", "blocking", "50 Mbit/s", "40 ms", slow=3.0)
+    assert slow.paces(slow.scenario(base), 0.2) == {"west": pytest.approx(0.6)}
+    dealt = replace(slow, batch="by-speed")
+    assert dealt.paces(dealt.scenario(base), 0.2) == {
+        "east": pytest.approx(0.3), "west": pytest.approx(0.3),
+    }  # fmt: skip
+    assert dealt.scenario(base).sites[1].step_time_s == pytest.approx(0.75)
+    assert slow.paces(slow.scenario(base), None) == {}
 
 
 def test_results_are_written_after_every_point(tmp_path, monkeypatch) -> None:
@@ -38,7 +60,7 @@ def test_results_are_written_after_every_point(tmp_path, monkeypatch) -> None:
     row = {
         "step_error": 0.1, "exposed_error": 0.1, "exposed_share": 0.5, "policy": "p", "bandwidth": "1 Gbit/s",
         "rtt": "1 ms", "congestion_control": "cubic", "step_predicted_s": 1.1, "step_measured_s": 1.0,
-        "exposed_predicted_s": 0.5, "exposed_measured_s": 0.5,
+        "exposed_predicted_s": 0.5, "exposed_measured_s": 0.5, "paced": True, "overlap": "blocking",
     }  # fmt: skip
     monkeypatch.setattr(predicted_vs_measured, "run_point", point)
     monkeypatch.setattr("sys.argv", ["x", "--out", str(tmp_path / "a" / "b")])
@@ -46,7 +68,7 @@ def test_results_are_written_after_every_point(tmp_path, monkeypatch) -> None:
         predicted_vs_measured.main()
     assert left.value.code == 130
     report = json.loads((tmp_path / "a" / "b" / "results.json").read_text())
-    assert report["points"] == [row, row]
+    assert report["points"] == [{"number": 1} | row, {"number": 2} | row]
     assert report["summary"]["points"] == 2
 
 
@@ -91,6 +113,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["--out", __file__], "--out"),
         (["--out", "/proc/self"], "--out /proc/self"),
         (["--scenario", "laptopp"], "laptop"),
+        (["--point", "0"], "--point 0"),
+        (["--point", "3", "--rtt", "10 ms"], "--rtt"),
+        (["--sites", "9"], "--sites 9"),
+        (["--slow", "0"], "--slow 0"),
+        (["--topology", "star"], "star"),
+        (["--batch", "unequal"], "unequal"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, words) -> None:
@@ -98,6 +126,14 @@ def test_a_mistake_is_one_line(arguments, words) -> None:
     assert done.returncode == 2
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_one_point_leaves_a_grid_alone(tmp_path) -> None:
+    (tmp_path / "results.json").write_text(json.dumps({"points": [{}, {}]}))
+    done = run("--point", "3", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert "holds the results of 2 points" in done.stderr
+    assert json.loads((tmp_path / "results.json").read_text()) == {"points": [{}, {}]}
 
 
 @pytest.mark.skipif(missing() is not None, reason="needs TUN devices and network namespaces")

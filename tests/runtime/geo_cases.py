@@ -65,7 +65,9 @@ def plan(name: str, sites: int) -> Any:
     """Batch plans by name, as functions do not travel."""
     if name == "even":
         return even(sites)
-    table = [(4, 12), (16, 2), (6, 6), (0, 10), (8, 8), (2, 20)]
+    table: list[tuple[int, ...]] = [(4, 12), (16, 2), (6, 6), (0, 10), (8, 8), (2, 20)]
+    if sites == 3:
+        table = [(4, 12, 8), (16, 2, 6), (0, 10, 4)]
     return lambda step: table[step % len(table)]
 
 

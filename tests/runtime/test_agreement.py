@@ -121,9 +121,6 @@ def test_a_site_must_be_one_of_the_sites():
 @pytest.mark.parametrize(
     ("policy", "word"),
     [
-        ({"topology": "ring"}, "topology"),
-        ({"topology": "hub"}, "topology"),
-        ({"topology": "tree"}, "topology"),
         ({"overlap": "eager"}, "overlap"),
         ({"update": "local", "interval": 8, "overlap": {"kind": "streaming", "steps": 2}}, "overlap"),
         ({"update": {"kind": "accumulate", "send": "momentum"}}, "update.send"),

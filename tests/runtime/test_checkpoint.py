@@ -67,6 +67,19 @@ def test_resume_is_bit_identical(pool, tmp_path, name):
                 assert x[1:] == y[1:]
 
 
+@pytest.mark.parametrize("topology", ["ring", {"kind": "hub", "site": "west"}])
+def test_resume_is_bit_identical_with_payloads_passed_on(pool, tmp_path, topology):
+    """Two rounds in flight at the save, one of which is skipped after the resume."""
+    policy, folder = CASES["accumulate-late"] | {"topology": topology}, str(tmp_path)
+    where = {"sites": 3, "ranks": 1, "policy": policy, "folder": folder}
+    whole = pool.run(run, **where, begin=0, end=8, save_at=(5,), fault=("west", 3))
+    assert whole[0][0][2] == 1
+    again = pool.run(run, **where, begin=5, end=8, resume=5)
+    for before, after in zip(whole, again, strict=True):
+        assert torch.equal(before[0][0], after[0][0])
+        assert before[0][1:] == after[0][1:]
+
+
 def test_files_that_do_not_fit_are_refused(pool, tmp_path):
     folder = str(tmp_path)
     policy = CASES["accumulate-blocking"]
