@@ -72,8 +72,8 @@ class Found:
     Attributes:
         seconds: [3, rows] of a cycle, of an exchange (mean over sites and fragments), and of what a cycle
         waits (mean over sites); where it is periodic.
-        settled: whether it is periodic. overtakes: whether payloads come to a link in another order than in the
-        routes, which the walk cannot follow.
+        settled: whether it is periodic. overtakes: whether payloads come to a link in another order than they
+        have in the routes, which the walk cannot follow.
     """
 
     seconds: np.ndarray
