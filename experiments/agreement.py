@@ -80,9 +80,9 @@ def _engine(pair: Pair, windows: int) -> tuple[float, float, float]:
 
 
 def _period(step_s: np.ndarray) -> int | None:
-    """After how many windows step times repeat at the end."""
+    """After how many windows step times repeat at the end, for as long as twice the longest period."""
     for period in range(1, _PERIOD + 1):
-        tail = step_s[-3 * period :]
+        tail = step_s[-2 * _PERIOD - period :]
         if np.abs(tail[period:] - tail[:-period]).max() <= _REPEATS * tail.mean():
             return period
     return None

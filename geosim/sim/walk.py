@@ -1,7 +1,7 @@
 """The steady state where sites, links or hops differ: cycle after cycle, for many policies at once.
 
 Without chance, trunks and payloads that overtake each other, all follows from maxima and sums: a site waits
-for the last of what it needs, a transfer for its source, its receiver's notice, what it forwards, and its link.
+for the last of what it needs, a transfer for its source, its link, its receiver's notice and what it forwards.
 So one cycle of `policy.schedule` is a few passes over arrays, one row a policy, and the same model as the
 engine's. Such systems become periodic (max-plus linear systems: Baccelli, Cohen, Olsder and Quadrat,
 Synchronization and Linearity, chapter 3); once everything that the next cycle depends on is what it was P
@@ -24,6 +24,7 @@ _PERIOD = 12  # the longest period that is looked for, in cycles
 _CYCLES = (24, 240)  # most rows are periodic soon; what is not gets more
 _SAME = 1e-9  # of a cycle
 _CLOCK = 4e-15  # of the time that has passed: rounding
+_TOGETHER = 1e-12  # of the time that has passed: no longer told apart
 
 Moment = list[np.ndarray]
 Events = tuple[tuple[str, int, int], ...]
@@ -231,7 +232,8 @@ class _Rows:
             sent = 0
             if link in before:
                 earlier, left, sent = before[link]
-                self.found.overtakes[:] |= ready < earlier - _CLOCK * earlier
+                # Two that come together but for rounding may leave in either order.
+                self.found.overtakes[:] |= (ready < earlier + _TOGETHER * earlier) & (ready != earlier)
                 begin = np.maximum(ready, left)
             limit, first = of["limit"][f, link], of["first"][f, link]
             window = self.window[link]

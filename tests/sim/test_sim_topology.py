@@ -12,8 +12,11 @@ from geosim.scenario import Scenario, Trunk
 from geosim.sim import Tracer, simulate
 from geosim.spec import from_dict
 
-# Windows that hold everything, so that a payload takes its bytes over the rate, and nothing beside the wire.
-PLAIN = {"initial_window_bytes": 1e12, "window_bytes": 1e12, "congestion_control": "bbr"}
+# Windows that hold everything and a queue that drops nothing: a payload takes its bytes over the rate, and
+# nothing beside the wire.
+PLAIN = {
+    "initial_window_bytes": 1e12, "window_bytes": 1e12, "congestion_control": "bbr", "queue_bytes": 1e12,
+}  # fmt: skip
 FREE = Calibration(
     site_collective_s=0, accumulate_s=0, optimizer_s=0, flag_s=0, encode_s_per_element=0,
     decode_s_per_value=0, decode_s_per_element=0, gather_s_per_byte=0,
