@@ -1,8 +1,8 @@
 """The steady state where sites, links or hops differ: cycle after cycle, for many policies at once.
 
 Without chance, trunks and payloads that overtake each other, all follows from maxima and sums: a site waits
-for the last of what it needs, a transfer for its source, its link, its receiver's notice and what it forwards.
-So one cycle of `policy.schedule` is a few passes over arrays, one row a policy, and the same model as the
+for the last of what it needs, a transfer for its source, its link, the receiver's notice and what it passes
+on. So one cycle of `policy.schedule` is a few passes over arrays, one row a policy, and the same model as the
 engine's. Such systems become periodic (max-plus linear systems: Baccelli, Cohen, Olsder and Quadrat,
 Synchronization and Linearity, chapter 3); once everything that the next cycle depends on is what it was P
 cycles ago, only later, it stays so, and the mean of these P cycles is the steady state.
