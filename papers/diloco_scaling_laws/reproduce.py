@@ -77,9 +77,10 @@ def make_world(wan_bytes_per_s: float, rtt_s: float) -> Scenario:
         between=("s0", "s1"),
         bandwidth_bytes_per_s=wan_bytes_per_s / payload_share(_MTU),
         rtt_s=rtt_s,
-        congestion_control="bbr",  # ignores what goes the other way
+        congestion_control="bbr",  # keeps its window when silent
         window_bytes=1e15,
         initial_window_bytes=1e15,
+        queue_bytes=1e18,  # as good as endless: what goes the other way takes nothing
         mtu_bytes=_MTU,
     )
     return Scenario(sites=tuple(sites), wan=(link,), workload=make_work())
