@@ -19,3 +19,8 @@ def rate_errors(rows: Rows) -> np.ndarray:
 def mean_percent(errors: np.ndarray) -> float:
     """Mean absolute error in per cent."""
     return float(100 * np.abs(errors).mean())
+
+
+def worst_percent(errors: np.ndarray) -> float:
+    """Largest absolute error in per cent."""
+    return float(100 * np.abs(errors).max())

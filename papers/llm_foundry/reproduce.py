@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from papers.errors import mean_percent, rate_errors
+from papers.errors import mean_percent, rate_errors, worst_percent
 from papers.llm_foundry.rows import load
 
 
@@ -15,6 +15,7 @@ def reproduce() -> dict[str, float]:
     fp8 = np.array(["FP8" in cluster for cluster in rows.cluster])
     return {
         "L1": mean_percent(off),
+        "L1-worst": worst_percent(off),
         "L2": mean_percent(off[~fitted_model]),
         "L3": mean_percent(off[forty]),
         "L4": mean_percent(off[fp8]),

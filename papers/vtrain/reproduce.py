@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from papers.errors import mean_percent, time_errors
+from papers.errors import mean_percent, time_errors, worst_percent
 from papers.vtrain.rows import load
 
 
@@ -12,7 +12,9 @@ def reproduce() -> dict[str, float]:
     one, many = time_errors(single), time_errors(multi)
     return {
         "V1": mean_percent(one),
+        "V1-worst": worst_percent(one),
         "V2": mean_percent(many),
+        "V2-worst": worst_percent(many),
         "V3": mean_percent(one[np.isin(single.shape.layers, (16, 24))]),
         "V4": mean_percent(many[np.isin(multi.shape.hidden, (6144, 12288))]),
     }
