@@ -99,6 +99,7 @@ def _changes(scenario: Scenario, tuned: Tuned, calibration: Calibration | None) 
     rivals = [point.policy for point in tuned.front]
     place = rivals.index(tuned.chosen.policy)
     asked = [(words.choice(p), p) for p in rivals[max(0, place - 1) : place]]
+    rivals.append(tuned.fastest.policy)
     synchronous = _synchronous(tuned.chosen.policy)
     if not any(field.startswith(("interval", "codec.")) for field in tuned.held):
         rivals.append(synchronous)

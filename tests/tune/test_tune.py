@@ -88,6 +88,7 @@ def test_without_a_limit_and_without_distance_nothing_is_delayed():
 def test_the_bandwidth_from_which_a_policy_qualifies_makes_it_qualify(laptop, tuned):
     rivals = [point.policy for point in tuned.front]
     denser = rivals[rivals.index(tuned.chosen.policy) - 1]
+    rivals.append(tuned.fastest.policy)
     factor = qualifies_from(laptop, denser, rivals, TOLERANCE)
     assert factor is not None
     assert factor > 1
