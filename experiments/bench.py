@@ -18,7 +18,9 @@ import torch
 from rich.table import Table
 
 from experiments.console import console
-from experiments.exchange_alone import PAYLOAD_SHARE, measure
+from experiments.exchange_alone.grid import Point
+from experiments.exchange_alone.measure import measure
+from geosim.cost.transport import payload_share
 from geosim.policy import load_policy
 from geosim.scenario import load_scenario
 from geosim.sim import simulate
@@ -108,8 +110,9 @@ def relay() -> list[tuple[str, str]]:
     """What the emulated WAN carries."""
     rows = []
     for mbit in (200, 1000):
-        size = int(mbit * 125e3 * PAYLOAD_SHARE)
-        took = measure(mbit, 30, 4, "bbr", False, size)
+        size = int(mbit * 125e3 * payload_share(1500))
+        point = Point(mbit, 30, size, flows=4, algorithm="bbr", both=False)
+        took = measure(point, lambda done, of: None)["median_s"]
         rate = size * 8 / (took - 0.015) / 1e6
         rows.append(
             (f"emulated WAN, {mbit} Mbit/s, 30 ms, 4 BBR flows, 1 s of payload", f"{rate:.0f} Mbit/s")
