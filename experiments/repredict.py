@@ -1,4 +1,4 @@
-"""The committed prediction grid predicted anew, without running anything: what a change of the model changes.
+"""Seventeen measured runs predicted anew, without running anything: what a change of the model changes.
 
     python -m experiments.repredict            # seconds
 
@@ -23,7 +23,7 @@ from geosim.scenario import Scenario, load_scenario
 from geosim.sim import simulate
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-RESULTS = Path(__file__).parent / "results" / "predicted_vs_measured.json"
+RESULTS = Path(__file__).parent / "results" / "predicted_vs_measured_17.json"
 _FIELDS = (
     "interval", "ratio", "bits", "overlap", "bandwidth", "rtt", "streams", "update", "congestion_control",
 )  # fmt: skip

@@ -2,9 +2,8 @@
 
 Codecs are bound by memory: a cost is the bytes that must be read and written, over the share of the memory
 bandwidth that encoders and decoders reach. For the CPU kernels that was 0.26 to 0.46 as the machine's memory
-was fast or slow (`georun bench codec`: docs/codecs.md); 0.45 is taken, and assumed for GPUs, where nothing
-was measured.
-A `Calibration` replaces all of it by measured values.
+was fast or slow, for an H200 0.37 to 0.39 of what a copy reaches (`georun bench codec`: docs/codecs.md); 0.45
+is taken for all. A `Calibration` replaces all of it by measured values.
 """
 
 from dataclasses import dataclass

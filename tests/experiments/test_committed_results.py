@@ -18,8 +18,10 @@ def read(name: str) -> dict:
 
 def test_predictions_are_near_the_measurements() -> None:
     report = read("predicted_vs_measured.json")
-    rows = report["points"]
-    assert len(rows) >= 12
+    rows = [row for row in report["points"] if row["paced"]]
+    assert len(rows) >= 36
+    assert {row["sites"] for row in rows} == {2, 3}
+    assert summarize([row for row in report["points"] if not row["paced"]]) == report["summary_unpaced"]
     assert sum(row["exposed_share"] >= LEAST_EXPOSED for row in rows) >= len(rows) / 2
     assert fmean(abs(row["step_error"]) for row in rows) <= 0.12
     assert fmean(abs(row["exposed_error"]) for row in rows if row["exposed_error"] is not None) <= 0.20
