@@ -28,6 +28,9 @@ def site_batches(scenario: Scenario) -> tuple[int, ...]:
     total = work.batch_per_accelerator * scenario.ranks
     whole = sum(r * v for r, v in zip(ranks, speeds, strict=True))
     dealt = [max(1, int(total * v / whole)) for v in speeds]
+    while sum(r * b for r, b in zip(ranks, dealt, strict=True)) > total:
+        # One each for slow sites was more than their share: the site that is done last gives back.
+        dealt[max((m for m, b in enumerate(dealt) if b > 1), key=lambda m: dealt[m] / speeds[m])] -= 1
     while True:
         left = total - sum(r * b for r, b in zip(ranks, dealt, strict=True))
         open_sites = [m for m, r in enumerate(ranks) if r <= left]
