@@ -7,6 +7,7 @@ largest sizes, latency against the smallest.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -73,13 +74,16 @@ def fit(measured: Measured) -> Fit:
         site = _site(measured, name, bandwidth, latency, nvlink)
         return np.log(np.maximum(_seconds(measured.collective, size, site), 1e-12) / time)
 
+    def mean_off(part: np.ndarray, bandwidth: float, latency: float) -> float:
+        return float(off(bandwidth, latency)[part].mean())
+
     bandwidth = nvlink if measured.nodes == 1 else 50e9
     latency, at_least = 0.0, False
     for _ in range(_ROUNDS):
         if large.any():
-            bandwidth, at_least = _bandwidth(lambda b: float(off(b, latency)[large].mean()))  # noqa: B023
+            bandwidth, at_least = _bandwidth(partial(mean_off, large, latency=latency))
         if small.any():
-            latency = _bisect(lambda s: float(off(bandwidth, s)[small].mean()), 1e-9, 1.0)  # noqa: B023
+            latency = _bisect(partial(mean_off, small, bandwidth), 1e-9, 1.0)
             latency = latency if latency > 2e-9 else 0.0
     errors = np.abs(off(bandwidth, latency))
     law = "ring" if site_cluster(_site(measured, name, bandwidth, latency, nvlink)) is None else "nccl"

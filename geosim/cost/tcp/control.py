@@ -31,7 +31,26 @@ class Sample(NamedTuple):
     prior_in_flight: int
 
 
-class Control(ABC):
+class Listener:
+    """What happens to a flow; whoever does not care is told in vain."""
+
+    def start(self, flow: "Flow") -> None:
+        """The connection is open."""
+
+    def resume(self, flow: "Flow", now: float, idle_s: float) -> None:
+        """Data leave after nothing was in flight for a while."""
+
+    def sample(self, flow: "Flow", sample: Sample) -> None:
+        """An acknowledgement came."""
+
+    def grow(self, flow: "Flow", sample: Sample) -> None:
+        """One came outside of recovery while the window was in use."""
+
+    def lose_all(self, flow: "Flow") -> None:
+        """A timeout."""
+
+
+class Control(Listener, ABC):
     """One flow's congestion control. It sets `flow.cwnd` and `flow.ssthresh`.
 
     Attributes:
@@ -44,24 +63,9 @@ class Control(ABC):
     restarts: bool = True
     own_recovery: bool = False
 
-    def start(self, flow: "Flow") -> None:  # noqa: B027
-        """The connection is open."""
-
-    def resume(self, flow: "Flow", now: float, idle_s: float) -> None:  # noqa: B027
-        """Data leave after nothing was in flight for a while."""
-
-    def sample(self, flow: "Flow", sample: Sample) -> None:  # noqa: B027
-        """An acknowledgement came."""
-
-    def grow(self, flow: "Flow", sample: Sample) -> None:  # noqa: B027
-        """One came outside of recovery while the window was in use."""
-
     @abstractmethod
     def threshold(self, flow: "Flow", now: float) -> int:
         """Something was lost: the window to come down to."""
-
-    def lose_all(self, flow: "Flow") -> None:  # noqa: B027
-        """A timeout."""
 
 
 def slow_start(flow: "Flow", acked: int) -> int:

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,8 +26,8 @@ from geosim.cost.tcp.shares import DEPTHS, FLOWS, SHARES
 ALGORITHMS = ("cubic", "reno", "bbr")
 
 
-def duplex(rate: float = 12.5e6, rtt: float = 0.04, depth: float = 1.0, **more: object) -> Duplex:
-    return Duplex(rate, rtt, max(rate * rtt * depth, 30000.0), **more)  # type: ignore[arg-type]
+def duplex(rate: float = 12.5e6, rtt: float = 0.04, depth: float = 1.0, **more: Any) -> Duplex:
+    return Duplex(rate, rtt, max(rate * rtt * depth, 30000.0), **more)
 
 
 @settings(max_examples=40, deadline=None)
