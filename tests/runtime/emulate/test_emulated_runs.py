@@ -150,7 +150,11 @@ def test_the_relay_counts_little_more_than_int8_payloads_in_slices_over_streams(
     for site, link in (("east", "east->west"), ("west", "west->east")):
         assert result["payload_bytes"][site] / (6 * 2) > 256 * 1024
         counted = result["links"][link]["bytes_per_step"] * 12
-        assert 1 < counted / result["payload_bytes"][site] < 1.05
+        # 52 bytes of IP and TCP header on 1,448 of payload. The other way's acknowledgements come on top:
+        # as many as one a segment when the receiver reads each as it comes, few when it reads them in lots;
+        # the meetings before and after are the last 0.1 %.
+        headers = 52 / 1448
+        assert 1 + headers < counted / result["payload_bytes"][site] < 1 + 2 * headers + 0.001
 
 
 def test_a_window_of_data_is_in_flight_each_round_trip(probe):
