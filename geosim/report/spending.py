@@ -53,7 +53,8 @@ def _memory(scenario: Scenario, needed: Mapping[str, Mapping[str, float]]) -> st
     name = min(free, key=lambda site: free[site])
     parts, device = needed[name], devices[name]
     held = ", ".join(f"{what} {show(value, SIZE)}" for what, value in parts.items())
-    where = f" at {name}" if any(other != parts for other in needed.values()) else ""
+    alike = all(other == parts and devices[site] == device for site, other in needed.items())
+    where = "" if alike else f" at {name}"
     total = f"{show(sum(parts.values()), SIZE)} of {show(device.memory_bytes, SIZE)}"
     return f"{total} of {device.name}{where}: {held}"
 
