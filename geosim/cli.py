@@ -87,7 +87,7 @@ def simulate(
 ) -> None:
     """Predict what a policy costs: where each millisecond of a step goes, and what each link carries."""
     from geosim.policy import load_policy
-    from geosim.report import breakdown, spending, tables, verdict
+    from geosim.report import breakdown, spending
     from geosim.sim import Tracer, simulate
 
     world, changes = world_of(scenario, settings)
@@ -113,6 +113,8 @@ def simulate(
     if as_json:
         print_json({**found, **spent})
     else:
+        from geosim.report import tables, verdict
+
         said = verdict.hiding(chosen, found)
         print_screen(tables.simulation(world, chosen, found, said, spending.lines(world, spent)))
         if trace is not None or figure is not None:

@@ -383,7 +383,8 @@ def test_simulate_is_quick_and_loads_neither_torch_nor_jax():
     code = (
         "import sys; from geosim.cli import app;"
         "app(['simulate', 'laptop', '--policy', 'hierarchical-efsgd', '--json'], standalone_mode=False);"
-        "print([m for m in ('torch', 'jax', 'scipy', 'matplotlib') if m in sys.modules], file=sys.stderr)"
+        "print([m for m in ('torch', 'jax', 'scipy', 'matplotlib', 'numpy.ma', 'numpy.random', 'rich')"
+        " if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
