@@ -1,12 +1,13 @@
-"""Fit the step model's global constants to published steps: `python -m experiments.fit_compute [--write]`.
+"""Fit the step model's global constants to published steps: `python -m experiments.fit_compute`.
 
 Whole models and whole clusters are fitted or held out, never single rows. Prints the error on both; `--write`
-replaces `geosim/cost/step/fitted.toml`. Needs scipy, which nothing else of the model does.
+replaces `geosim/cost/step/fitted.toml`, `--swap` fits to what is held out otherwise, and holds out the
+rest. Needs scipy, which nothing else of the model does.
 """
 
 import argparse
 import datetime
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -63,6 +64,14 @@ def tables() -> list[Table]:
     ]
 
 
+def swapped(every: list[Table]) -> list[Table]:
+    """Each table with the other rows fitted; one of which nothing is fitted stays held out."""
+    return [
+        replace(table, fitted=~table.fitted, said=f"all but {table.said}") if table.fitted.any() else table
+        for table in every
+    ]
+
+
 def _of(rows: Rows, layers: tuple[int, ...] = (), hidden: tuple[int, ...] = ()) -> np.ndarray:
     return np.isin(rows.shape.layers, layers) | np.isin(rows.shape.hidden, hidden)
 
@@ -113,8 +122,11 @@ def main() -> None:
     """Fit, print, and write if told to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help=f"replace {FITTED_FILE.name}")
+    parser.add_argument("--swap", action="store_true", help="fit to the rows held out, hold out the others")
     arguments = parser.parse_args()
-    every = tables()
+    if arguments.swap and arguments.write:
+        parser.error("--swap is for comparison: leave out --write")
+    every = swapped(tables()) if arguments.swap else tables()
     text = document(every, fit(every), datetime.datetime.now(tz=datetime.UTC).date())
     print(text, end="")
     if arguments.write:

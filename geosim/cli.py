@@ -1,5 +1,6 @@
 """`geosim`: what is built in, simulate, compare, tune, and what one asks. Commands import when they run."""
 
+import gc
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -29,6 +30,10 @@ from geosim.commands.shared import (
 from geosim.commands.topology import topology
 from geosim.console import run_quietly
 from geosim.errors import UsageError
+
+# Objects made before garbage is looked for. Python's 700 takes a tenth of a short command: modules that load
+# make tens of thousands, and drop next to none.
+_GARBAGE = 50_000
 
 app = typer.Typer(
     name="geosim",
@@ -82,7 +87,7 @@ def simulate(
 ) -> None:
     """Predict what a policy costs: where each millisecond of a step goes, and what each link carries."""
     from geosim.policy import load_policy
-    from geosim.report import breakdown, tables, verdict
+    from geosim.report import breakdown, spending
     from geosim.sim import Tracer, simulate
 
     world, changes = world_of(scenario, settings)
@@ -103,12 +108,15 @@ def simulate(
 
         title = f"Where a step goes: {world.name} under {chosen.name}"
         breakdown_figure(breakdown.by_site(world, result.to_dict()), figure, title)
+    found = result.to_dict()
+    spent = spending.spending(world, chosen, found)
     if as_json:
-        print_json(result.to_dict())
+        print_json({**found, **spent})
     else:
-        print_screen(
-            tables.simulation(world, chosen, result.to_dict(), verdict.hiding(chosen, result.to_dict()))
-        )
+        from geosim.report import tables, verdict
+
+        said = verdict.hiding(chosen, found)
+        print_screen(tables.simulation(world, chosen, found, said, spending.lines(world, spent)))
         if trace is not None or figure is not None:
             print_screen("")
         if trace is not None:
@@ -252,6 +260,7 @@ app.command()(calibrate)
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the console script. Ends with 0, 1 (run), 2 (usage) or 130 (Ctrl-C)."""
+    gc.set_threshold(_GARBAGE)
     sys.exit(run_quietly(lambda: app(arguments, prog_name="geosim", standalone_mode=False), "geosim"))
 
 

@@ -89,6 +89,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
+def read_built_in(path: Path) -> dict[str, Any]:
+    """A YAML mapping from a file of geosim's own, by libyaml where PyYAML has it: ten times as fast.
+
+    What users write is read by `read_yaml`, which says what is wrong and where.
+    """
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return dict(yaml.load(path.read_text(encoding="utf-8"), loader))
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that another was probably meant for; the order of its parts does not matter.
 
@@ -118,12 +127,12 @@ def find_document(kind: str, name_or_file: str, folder: Path, names: Sequence[st
     Raises:
         UsageError: an unknown name, or a file that is missing or no mapping: one line.
     """
-    path = folder / f"{name_or_file}.yaml"
-    if name_or_file not in names:
-        path = Path(name_or_file)
-        # Not Path.is_file(): a pipe, as in --policy <(command), is fine, and so is a name of any length.
-        if not path.suffix and (not os.path.exists(path) or path.is_dir()):
-            near = nearest(name_or_file, names)
-            hint = f"did you mean '{near}'?" if near else f"built in: {', '.join(names)}"
-            raise UsageError(f"{kind} '{name_or_file}' is neither built in nor a file: {hint}")
+    if name_or_file in names:
+        return read_built_in(folder / f"{name_or_file}.yaml")
+    path = Path(name_or_file)
+    # Not Path.is_file(): a pipe, as in --policy <(command), is fine, and so is a name of any length.
+    if not path.suffix and (not os.path.exists(path) or path.is_dir()):
+        near = nearest(name_or_file, names)
+        hint = f"did you mean '{near}'?" if near else f"built in: {', '.join(names)}"
+        raise UsageError(f"{kind} '{name_or_file}' is neither built in nor a file: {hint}")
     return read_yaml(path)

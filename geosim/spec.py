@@ -179,6 +179,10 @@ def _one_line(cls: type[Spec], data: Any, error: ValidationError) -> str:
     if first["type"] == "missing":
         short = isinstance(first["loc"][-1], int)
         return f"{path}: {'too few items' if short else 'this field is required'}{more}"
+    if first["type"] == "too_short":
+        return (
+            f"{path}: needs {first['ctx']['min_length']} or more, has {first['ctx']['actual_length']}{more}"
+        )
     if first["type"] in _SHAPES:
         return f"{path}: must be {_SHAPES[first['type']]}{more}"
     if first["type"] == "union_tag_invalid":

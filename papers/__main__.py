@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 _FOLDER = Path(__file__).parent
+_NARROWEST = 120  # columns
+_ROUNDING = 1e-12  # what is below is rounding, and differs from machine to machine
 
 
 @dataclass(frozen=True)
@@ -87,13 +89,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             published = (
                 f"{'' if claim.relation == 'about' else claim.relation + ' '}{claim.value:g} {claim.unit}"
             )
-            found_here = f"{ours:.4g} {claim.unit}"
+            rounding = 0 < abs(ours) < _ROUNDING
+            found_here = f"{f'< {_ROUNDING:g}' if rounding else f'{ours:.4g}'} {claim.unit}"
             table.add_row(claim.id, claim.text, published, found_here, claim.error(ours), verdict)
             if claim.reason:
                 reasons.append(f"{claim.id}: {claim.reason.format_map(found)}")
-    console = Console(width=max(120, Console().width), highlight=False)
-    console.print(table)
-    console.print("\n" + "\n".join(reasons))
+    console = Console(width=max(_NARROWEST, Console().width), highlight=False)
+    with console.capture() as capture:
+        console.print(table)
+        console.print("\n" + "\n".join(reasons))
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
     return 1 if wrong else 0
 
 

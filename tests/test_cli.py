@@ -256,6 +256,9 @@ MISTAKES = [
     (("simulate", "nowhere.yaml", "--policy", "ddp"), ["nowhere.yaml", "cannot read"]),
     (("simulate", "laptop", "--policy", "nowhere.yaml"), ["nowhere.yaml", "cannot read"]),
     ((*SIMULATE, "--calibration", "nowhere.yaml"), ["nowhere.yaml", "cannot read"]),
+    ((*SIMULATE, "--set", "workload.model=llama-8b"), ["unknown model", "did you mean 'llama-3-8b'"]),
+    ((*SIMULATE, "--set", "sites=[]"), ["sites: needs 1 or more, has 0"]),
+    ((*SIMULATE, "--set", "nccl.buffer_size=10 TiB"), ["nccl.buffer_size", "between 1 B and 2147483647 B"]),
     ((*SIMULATE, "--set", "wan.0.rtt=40"), ["rtt", "40", "unit"]),
     ((*SIMULATE, "--set", "wan.0.bandwidth=10 Gb"), ["bandwidth", "10 Gb", "ambiguous", "write"]),
     ((*SIMULATE, "--set", "wan.0.bandwidth=-1 Gbit/s"), ["bandwidth", "-1 Gbit/s", "above 0"]),
@@ -380,7 +383,8 @@ def test_simulate_is_quick_and_loads_neither_torch_nor_jax():
     code = (
         "import sys; from geosim.cli import app;"
         "app(['simulate', 'laptop', '--policy', 'hierarchical-efsgd', '--json'], standalone_mode=False);"
-        "print([m for m in ('torch', 'jax', 'scipy', 'matplotlib') if m in sys.modules], file=sys.stderr)"
+        "print([m for m in ('torch', 'jax', 'scipy', 'matplotlib', 'numpy.ma', 'numpy.random', 'rich')"
+        " if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True

@@ -9,7 +9,7 @@ from geosim.cost import collective, flat, ring
 from geosim.cost.all_reduce import Wan, make_wan
 from geosim.cost.buckets import Buckets, exposed, make_buckets
 from geosim.cost.calibration import Calibration
-from geosim.cost.compute import held_elements, model_parts, site_step, tokens_per_accelerator
+from geosim.cost.compute import held_elements, replica_group, site_step, tokens_per_accelerator
 from geosim.cost.problem import FragmentPlan, LinkPlan, Problem, SitePlan
 from geosim.cost.room import check_room
 from geosim.cost.transport import make_path, payload_share
@@ -255,8 +255,11 @@ def _fragment(
         if calibration.gather_s_per_byte is not None:
             gather = 4.0 * numel * calibration.gather_s_per_byte
         else:
-            mine = 4.0 * numel / model_parts(scenario.workload)
-            gather = float(collective.site_all_gather(mine, site, layout.shards, scenario.nccl))
+            # One WAN rank has to send all parts of the model.
+            group, part = replica_group(scenario.workload, site) if layout.shards > 1 else (site, 1.0)
+            gather = float(
+                collective.site_all_gather(4.0 * numel * part, group, layout.shards, scenario.nccl)
+            )
         accumulate = isinstance(policy.update, Accumulate)
         whole = calibration.optimizer_s if accumulate else calibration.outer_s
         if whole is None:

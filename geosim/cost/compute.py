@@ -16,7 +16,7 @@ from geosim.cost.step.describe import (
     split_of,
 )
 from geosim.cost.step.parts import compute_parts
-from geosim.cost.step.step import held_parameters
+from geosim.cost.step.step import NEVER_SHARED, held_parameters
 from geosim.cost.step.step import step_time as model_step
 from geosim.errors import UsageError
 from geosim.scenario import Accelerator, Model, Site, Workload
@@ -110,14 +110,14 @@ def site_step(workload: Workload, site: Site, accelerator: Accelerator | None = 
 def site_compute_parts(workload: Workload, site: Site) -> dict[str, float]:
     """What a site's `SiteStep.compute_s` is made of, as `cost.step.parts.compute_parts` says.
 
-    Empty where no parallelism is stated, or a step time or `mfu` is given in its place: nothing is known
-    below the sum then.
+    Empty where no parallelism is stated, or a step time (here or of all) or `mfu` is given in its place:
+    nothing is known below the sum then.
 
     Raises:
         UsageError: if the accelerator does not offer the workload's precision.
     """
-    given = workload.step_time_s is not None or workload.mfu is not None
-    if workload.parallel is None or given:
+    given = (workload.step_time_s, workload.mfu, site.step_time_s)
+    if workload.parallel is None or any(value is not None for value in given):
         return {}
     machine = machine_of(site.accelerator, site, workload.precision)
     split = split_of(workload.parallel, workload, site.ranks)
@@ -134,10 +134,23 @@ def held_elements(workload: Workload, site: Site) -> float:
     return float(numel) if fits else numel / site.ranks
 
 
-def model_parts(workload: Workload) -> int:
-    """Parts that tensor and pipeline parallelism cut a model into; each accelerator needs one."""
-    parallel = workload.parallel
-    return 1 if parallel is None else parallel.tensor * parallel.pipeline
+def replica_group(workload: Workload, site: Site) -> tuple[Site, float]:
+    """The accelerators that hold the same part of the model, laid out as a site of their own, and that part's
+    share of all parameters.
+
+    With tensor parallelism inside a node its neighbours hold other parts: each accelerator then receives its
+    own over its own network card, and none over NVLink.
+    """
+    if workload.parallel is None:
+        return site, 1.0
+    split = split_of(workload.parallel, workload, site.ranks)
+    shape = shape_of(workload.model, workload.sequence)
+    inside = min(split.data, max(1, site.accelerators_per_node // split.tensor))
+    group = {"nodes": -(-split.data // inside), "accelerators_per_node": inside}
+    share = float(held_parameters(shape, split, NEVER_SHARED)) / (
+        shape.dense_parameters + shape.expert_parameters
+    )
+    return site.model_copy(update=group), share
 
 
 def as_utilization(workload: Workload, site: Site) -> Workload:

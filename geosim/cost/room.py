@@ -2,8 +2,8 @@
 
 from functools import lru_cache
 
-from geosim.cost.step.check import check
-from geosim.cost.step.exchange import exchange_bytes
+from geosim.cost.step.check import TRAINING, check
+from geosim.cost.step.exchange import exchange_parts
 from geosim.errors import UsageError
 from geosim.policy import SyncPolicy
 from geosim.scenario import Scenario, Site, Workload
@@ -11,10 +11,33 @@ from geosim.scenario import Scenario, Site, Workload
 
 def policy_bytes(scenario: Scenario, policy: SyncPolicy) -> float:
     """Bytes that a policy keeps on an accelerator; plain data parallelism keeps nothing."""
+    return sum(_kept(scenario, policy).values())
+
+
+def _kept(scenario: Scenario, policy: SyncPolicy) -> dict[str, float]:
     if policy.is_flat:
-        return 0.0
+        return {}
     shards = policy.shards or min(site.ranks for site in scenario.sites)
-    return exchange_bytes(policy, _numel(scenario.workload), shards)
+    return exchange_parts(policy, _numel(scenario.workload), shards)
+
+
+def needs(scenario: Scenario, policy: SyncPolicy) -> dict[str, dict[str, float]]:
+    """Bytes on the accelerator that needs most, by site and by what they hold; empty where no parallelism is
+    stated.
+
+    Raises:
+        UsageError: as `check_room`.
+    """
+    work = scenario.workload
+    if work.parallel is None:
+        return {}
+    kept = _kept(scenario, policy)
+    out = {}
+    for site in scenario.sites:
+        need = check(work, site, sum(kept.values()))
+        own = {name: float(getattr(need, name)) for name in TRAINING}
+        out[site.name] = {name: value for name, value in {**own, **kept}.items() if value}
+    return out
 
 
 def check_room(scenario: Scenario, policy: SyncPolicy) -> None:

@@ -16,6 +16,7 @@ from geosim.sim.goodput import PARTS, Spent, spend
 
 DAY_S = 86400.0
 _MOST_TRACED = 10_000  # windows
+_MOST_FAULTS = 200_000  # of a run, as expected; ten years of 16,384 accelerators have some 100,000
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,32 @@ def goodput(asked: Asked, policies: Sequence[SyncPolicy], jobs: int = 1) -> list
     """Every policy under the same faults. The answer is the same for any number of jobs.
 
     Raises:
-        UsageError: a scenario that states no faults, or a policy that does not fit it.
+        UsageError: a scenario that states no faults or too many to walk through, or a policy that does not
+            fit it.
     """
     if asked.scenario.faults is None:
         raise UsageError(
             f"scenario {asked.scenario.name} states no faults: add faults:, or set a rate, like "
             '--set faults.accelerator.mtbf="50000 h"'
         )
+    expected = asked.days * DAY_S * _faults_per_second(asked.scenario)
+    if expected > _MOST_FAULTS:
+        most = asked.days * _MOST_FAULTS / expected
+        raise UsageError(
+            f"faults: {expected:,.0f} in {asked.days:g} days are more than {_MOST_FAULTS:,}:"
+            f" use --days {most:.2g}, or longer mtbf"
+        )
     return _run_all(asked, policies, jobs)
+
+
+def _faults_per_second(scenario: Scenario) -> float:
+    """Of all kinds and of all that may fail."""
+    faults, ranks = scenario.faults, scenario.ranks
+    kinds = (
+        (faults.accelerator, ranks), (faults.straggler, ranks),
+        (faults.site, len(scenario.sites)), (faults.link, len(scenario.wan)),
+    ) if faults else ()  # fmt: skip
+    return sum(many / kind.mtbf_s for kind, many in kinds if kind is not None)
 
 
 def one(asked: Asked, policy: SyncPolicy) -> Goodput:

@@ -42,16 +42,19 @@ class Axis:
         return len(self.texts)
 
 
-def parse_grid(specs: Iterable[str], is_whole: Callable[[str], bool | None]) -> tuple[Axis, ...]:
+def parse_grid(
+    specs: Iterable[str], is_whole: Callable[[str], bool | None], yes: bool = False
+) -> tuple[Axis, ...]:
     """The axes of a grid.
 
     Args:
         specs: ``FIELD=V1,V2,...``, ``FIELD=LOW:HIGH:COUNT`` (evenly spaced) or ``FIELD=LOW:HIGH:COUNTlog``.
         is_whole: whether a field holds whole numbers; None where that is not known. Values of a range are
             then rounded, and left out where they come twice.
+        yes: lets an axis have more than `MOST_POINTS` values, each of which takes its time to read.
 
     Raises:
-        UsageError: no axis at all, a field given twice, or values that are none.
+        UsageError: no axis at all, a field given twice, or values that are none or too many.
     """
     axes: list[Axis] = []
     for spec in specs:
@@ -61,7 +64,7 @@ def parse_grid(specs: Iterable[str], is_whole: Callable[[str], bool | None]) -> 
             raise UsageError(f"--grid {spec}: write a field and its values, like policy.interval=1,4,16")
         if any(axis.field == field for axis in axes):
             raise UsageError(f"--grid {field}: given twice: put all its values into one")
-        axes.append(_axis(spec, field, text, is_whole(field)))
+        axes.append(_axis(spec, field, text, is_whole(field), yes))
     if not axes:
         raise UsageError("--grid: nothing to vary: give a field and its values, like policy.interval=1,4,16")
     return tuple(axes)
@@ -73,7 +76,10 @@ def check_size(axes: Iterable[Axis], yes: bool) -> int:
     Raises:
         UsageError: for more than `MOST_POINTS`, unless `yes`.
     """
-    points = math.prod(len(axis) for axis in axes)
+    return _few_enough(math.prod(len(axis) for axis in axes), yes)
+
+
+def _few_enough(points: int, yes: bool) -> int:
     if points > MOST_POINTS and not yes:
         raise UsageError(
             f"--grid: {points:,} points are more than {MOST_POINTS:,}: take fewer values, or add --yes"
@@ -81,11 +87,12 @@ def check_size(axes: Iterable[Axis], yes: bool) -> int:
     return points
 
 
-def _axis(spec: str, field: str, text: str, whole: bool | None) -> Axis:
+def _axis(spec: str, field: str, text: str, whole: bool | None, yes: bool) -> Axis:
     match = _RANGE.fullmatch(text)
     texts = _spread(spec, match[1], match[2], match[3], whole) if match else _split(text)
     if not texts or not all(texts):
         raise UsageError(f"--grid {spec}: an empty value: write them like policy.interval=1,4,16")
+    _few_enough(len(texts), yes)
     values = tuple(_value(spec, field, one) for one in texts)
     if len({repr(value) for value in values}) < len(values):
         raise UsageError(f"--grid {spec}: a value is there twice")

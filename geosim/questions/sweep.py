@@ -142,7 +142,7 @@ def make_sweep(
         value = _now(policy if mine else scenario, field.removeprefix(_POLICY))
         return None if value is None else isinstance(value, int) and not isinstance(value, bool)
 
-    axes = parse_grid(specs, is_whole)
+    axes = parse_grid(specs, is_whole, yes)
     check_size(axes, yes)
     around = Around(scenario, policy, seeds, windows, calibration)
     corners = [[(a.field, a.values[end]) for a in axes] for end in (0, -1)]

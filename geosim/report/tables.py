@@ -167,8 +167,14 @@ def links_table(scenario: Scenario, result: ResultDict) -> RenderableType:
     return table
 
 
-def simulation(scenario: Scenario, policy: SyncPolicy, result: ResultDict, verdict: str) -> RenderableType:
-    """The whole screen of one simulation."""
+def simulation(
+    scenario: Scenario,
+    policy: SyncPolicy,
+    result: ResultDict,
+    verdict: str,
+    spent: Sequence[tuple[str, str]] = (),
+) -> RenderableType:
+    """The whole screen of one simulation; `spent`: what it costs beside time, names and words."""
     exchange = result["exchange_time_s"]
     facts = Table.grid(padding=(0, 2, 0, 0))
     often = "every step" if policy.interval == 1 else f"every {policy.interval} steps"
@@ -180,6 +186,8 @@ def simulation(scenario: Scenario, policy: SyncPolicy, result: ResultDict, verdi
     facts.add_row(
         "traffic", f"{words.percent(result['wan_bytes_vs_ddp'])} of what plain DDP sends over the WAN"
     )
+    for name, text in spent:
+        facts.add_row(name, text)
     blocks: list[RenderableType] = [
         heading(scenario, policy), "", step_table(result, by_site(scenario, result)), "",
     ]  # fmt: skip

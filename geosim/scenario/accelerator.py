@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from geosim.documents import nearest, read_yaml
+from geosim.documents import nearest, read_built_in
 from geosim.errors import UsageError
 from geosim.scenario.ranges import Rate, Speed, Storage
 from geosim.spec import Spec, from_dict
@@ -46,7 +46,7 @@ class Accelerator(Spec):
 @cache
 def accelerators() -> dict[str, Accelerator]:
     """The built-in accelerators by name."""
-    data = read_yaml(Path(__file__).parent / "catalog" / "accelerators.yaml")
+    data = read_built_in(Path(__file__).parent / "catalog" / "accelerators.yaml")
     return {
         name: from_dict(Accelerator, {"name": name, **row}, f"accelerator {name}")
         for name, row in data.items()

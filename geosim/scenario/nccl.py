@@ -2,10 +2,13 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from geosim.scenario.ranges import Storage
-from geosim.spec import Spec
+from geosim.spec import Bytes, Spec, within
+from geosim.units import SIZE
+
+# NCCL keeps the size in 32 bits.
+Buffer = Annotated[Bytes, AfterValidator(within("1 B", "2147483647 B", SIZE))]
 
 _ECN_BITS = 0b11
 DEFAULT_BUFFER_BYTES = 4.0 * 1024 * 1024
@@ -40,7 +43,7 @@ class Nccl(Spec):
     net: Literal["socket", "ib"] = "socket"
     algorithm: Literal["auto", "ring", "tree", "nvls", "nvls-tree"] = "auto"
     protocol: Literal["auto", "LL", "LL128", "Simple"] = "auto"
-    buffer_size_bytes: Storage = DEFAULT_BUFFER_BYTES
+    buffer_size_bytes: Buffer = DEFAULT_BUFFER_BYTES
     min_channels: Annotated[int, Field(ge=1, le=64)] = 1
     threads: Literal[64, 128, 256, 512] = 512
     sockets: Annotated[int, Field(ge=1, le=64)] = 1

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from geosim.documents import read_yaml
+from geosim.documents import nearest, read_built_in
 from geosim.errors import UsageError
 from geosim.params import ParamSpec, ParamTable
 from geosim.scenario.parallel import Parallel
@@ -90,7 +90,7 @@ class Model(Spec):
 @cache
 def models() -> dict[str, Model]:
     """The built-in models by name."""
-    data = read_yaml(Path(__file__).parent / "catalog" / "models.yaml")
+    data = read_built_in(Path(__file__).parent / "catalog" / "models.yaml")
     return {name: from_dict(Model, {"name": name, **row}, f"model {name}") for name, row in data.items()}
 
 
@@ -99,7 +99,11 @@ def resolve_model(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if value not in models():
-        raise UsageError(f"unknown model '{value}': use one of {', '.join(models())}, or write one out")
+        near = nearest(value, models())
+        meant = f"did you mean '{near}'? " if near else ""
+        raise UsageError(
+            f"unknown model '{value}': {meant}use one of {', '.join(models())}, or write one out"
+        )
     return models()[value]
 
 

@@ -1,6 +1,7 @@
 """Random numbers of a run: every site and link has its own stream, so that common random numbers line up."""
 
 import math
+from functools import cached_property
 
 import numpy as np
 
@@ -13,7 +14,12 @@ class SiteJitter:
     def __init__(self, seed: int, site: int, step_s: float, cv: float) -> None:
         self._step_s = step_s
         self._cv = cv
-        self._random = np.random.default_rng([seed, 0, site])
+        self._stream = [seed, 0, site]
+
+    @cached_property
+    def _random(self) -> "np.random.Generator":
+        """Made at the first draw: numpy imports its generators then, which a steady run does without."""
+        return np.random.default_rng(self._stream)
 
     def draw(self, steps: int) -> float:
         """Seconds that `steps` steps take together; one draw however many they are."""
@@ -44,7 +50,12 @@ class LinkJitter:
         self.delay_s = delay_s
         self._fitted = fitted
         self._jitter_s = jitter_s
-        self._random = np.random.default_rng([seed, 1, link])
+        self._stream = [seed, 1, link]
+
+    @cached_property
+    def _random(self) -> "np.random.Generator":
+        """As of a site."""
+        return np.random.default_rng(self._stream)
 
     def draw(self) -> float:
         """Seconds from one end to the other."""

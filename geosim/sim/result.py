@@ -93,10 +93,10 @@ def summarize(problem: Problem, records: list[Record], windows: int) -> Result:
     step = elapsed / steps
     each = np.concatenate([r.step_s for r in records])
     exchanges = np.concatenate([r.exchange_s for r in records])
-    p50, p95, p99 = (float(v) for v in np.percentile(each, (50, 95, 99)))
+    p50, p95, p99 = _percentiles(each, 50, 95, 99)
     exchange = ExchangeTime(0.0, 0.0)
     if len(exchanges):
-        exchange = ExchangeTime(float(exchanges.mean()), float(np.percentile(exchanges, 95)))
+        exchange = ExchangeTime(float(exchanges.mean()), *_percentiles(exchanges, 95))
     sent = np.sum([r.link_bytes for r in records], axis=0)
     links = {
         link.name: LinkUse(float(b) / steps, float(b) / elapsed / link.path.rate_bytes_per_s)
@@ -130,3 +130,9 @@ def summarize(problem: Problem, records: list[Record], windows: int) -> Result:
         seeds=len(records),
         windows=windows,
     )
+
+
+def _percentiles(values: np.ndarray, *percents: float) -> list[float]:
+    """As `np.percentile`, which imports masked arrays for it: 20 ms of every command."""
+    at = np.array(percents) / 100 * (len(values) - 1)
+    return [float(v) for v in np.interp(at, np.arange(len(values)), np.sort(values))]

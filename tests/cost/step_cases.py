@@ -10,11 +10,11 @@ POWERS = st.sampled_from([1, 2, 4, 8, 16])
 
 @st.composite
 def shapes(draw) -> Shape:
-    """Transformers whose parameter counts follow from their sizes."""
-    layers, heads = draw(st.integers(1, 8)) * 16, 16 * draw(st.integers(1, 8))
+    """Transformers whose parameter counts follow from their sizes; some lack two layers for even stages."""
+    layers, heads = draw(st.integers(1, 8)) * 16 - draw(st.sampled_from([0, 2])), 16 * draw(st.integers(1, 8))
     hidden, kv = heads * 128, 128 * draw(st.sampled_from([1, heads]))
     ffn, matrices = 4 * hidden, draw(st.sampled_from([2, 3]))
-    experts, vocabulary = draw(st.sampled_from([1, 1, 16])), draw(st.integers(1000, 200_000))
+    experts, vocabulary = draw(st.sampled_from([1, 1, 16])), draw(st.integers(1000, 2_000_000))
     inner = layers * matrices * hidden * ffn
     rest = layers * (2 * hidden + 2 * kv) * hidden + vocabulary * hidden
     return Shape(
@@ -67,11 +67,11 @@ def machines(draw) -> Machine:
         peak_flops=peak,
         attention_flops=peak * draw(st.sampled_from([0.5, 1.0])),
         memory_bytes_per_s=draw(st.floats(1e10, 2e13)),
-        per_node=draw(POWERS),
+        per_node=draw(st.sampled_from([1, 2, 3, 4, 6, 8, 16, 72])),
         intra_bytes_per_s=draw(st.floats(1e9, 1e12)),
-        intra_latency_s=draw(st.floats(0, 1e-4)),
+        intra_latency_s=draw(st.floats(0, 1)),
         inter_bytes_per_s=draw(st.floats(1e8, 1e11)),
-        inter_latency_s=draw(st.floats(0, 1e-3)),
+        inter_latency_s=draw(st.floats(0, 3600)),
     )
 
 

@@ -15,7 +15,7 @@ from geosim.cost.collective import (
     site_all_gather,
     site_all_reduce,
 )
-from geosim.cost.compute import flops_per_token, matrix_parameters, step_time
+from geosim.cost.compute import flops_per_token, matrix_parameters, replica_group, step_time
 from geosim.cost.ring import Edge, crossing_bytes, gloo_times, nccl_times, ramp_time
 from geosim.cost.transport import make_path, payload_share
 from geosim.errors import UsageError
@@ -252,3 +252,27 @@ def test_a_flat_ring_passes_on_the_way_its_library_does(backend, way):
     problem = build(scenario, load_policy("ddp"), Calibration(backend=backend))
     wanted = {f"{a}->{names[(i + way) % len(names)]}" for i, a in enumerate(names)}
     assert {link.name for link in problem.links} == wanted
+
+
+@pytest.mark.parametrize(
+    ("parallel", "inside"),
+    [
+        ({"tensor": 8, "pipeline": 4}, 1),  # all eight of a node hold different parts
+        ({"tensor": 2, "pipeline": 4}, 4),
+        ({"tensor": 4, "pipeline": 8}, 2),
+    ],
+)
+def test_no_accelerator_gets_its_part_of_a_model_faster_than_its_fabric_brings_it(parallel, inside):
+    lean = {"micro_batch": 1, "zero": 1, "recompute": "full"}
+    world = load_scenario("llama-70b-two-campuses", {"workload.parallel": {**parallel, **lean}})
+    site = world.sites[0]
+    group, part = replica_group(world.workload, site)
+    degree = parallel["tensor"] * parallel["pipeline"]
+    assert (group.accelerators_per_node, group.ranks) == (inside, site.ranks // degree)
+    assert part == pytest.approx(1 / degree)
+    policy = load_policy("local-sgd", {"overlap": "blocking"})
+    plan = build(world, policy).fragments[0]
+    mine = 4 * world.workload.model.param_table().numel / degree
+    other_nodes = mine * (group.nodes - 1) / group.nodes
+    # A node's accelerators of the same part share what comes over all their network cards.
+    assert plan.gather_s[0] >= other_nodes / (inside * site.fabric.inter_node.bandwidth_bytes_per_s)

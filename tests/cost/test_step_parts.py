@@ -48,6 +48,25 @@ def test_the_parts_add_up_whatever_the_split(tensor, pipeline, micro_batch, reco
     assert (parts["recompute"] > 0) == (recompute != "none")
 
 
+def test_a_stage_of_the_head_alone_neither_attends_nor_waits_for_layers():
+    """30 layers and both ends over 32 stages: the stage with the head, which is the slowest, has no layer."""
+    layers = {
+        f"workload.model.{name}": value for name, value in {"layers": 30, "vocabulary": 2_000_000}.items()
+    }
+    world = load_scenario(
+        "llama-70b-two-campuses",
+        {
+            **layers,
+            "workload.parallel": {"tensor": 8, "pipeline": 32, "micro_batch": 1},
+            "workload.batch_per_accelerator": 2,
+        },
+    )
+    parts = site_compute_parts(world.workload, world.sites[0])
+    assert (parts["attention"], parts["messages"], parts["launch"]) == (0, 0, 0)
+    assert parts["matmul"] > 0
+    assert sum(parts.values()) == pytest.approx(site_step(world.workload, world.sites[0]).compute_s, rel=1e-9)
+
+
 def test_what_is_recomputed_is_a_forward_pass():
     parts, _ = parts_of({"tensor": 8, "pipeline": 1, "micro_batch": 1, "recompute": "full"})
     without, _ = parts_of({"tensor": 8, "pipeline": 1, "micro_batch": 1})
@@ -55,7 +74,9 @@ def test_what_is_recomputed_is_a_forward_pass():
     assert 0.25 < parts["recompute"] / (parts["matmul"] + parts["attention"] + parts["memory"]) < 0.34
 
 
-@pytest.mark.parametrize("changes", [{"workload.mfu": 0.4}, {"workload.step_time": "2 s"}])
+@pytest.mark.parametrize(
+    "changes", [{"workload.mfu": 0.4}, {"workload.step_time": "2 s"}, {"sites.0.step_time": "2 s"}]
+)
 def test_nothing_is_known_below_a_given_time(changes):
     world = load_scenario("llama-70b-two-campuses", changes)
     assert site_compute_parts(world.workload, world.sites[0]) == {}

@@ -1,12 +1,14 @@
 """Every claim of every source is held against this code, and a claim that turns is noticed."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import experiments
 import papers.__main__ as command
 from papers.field_report_a import reproduce
 
@@ -16,7 +18,12 @@ FIELD_REPORT = Path(reproduce.__file__).parent
 
 def test_every_claim_is_printed_and_stands_as_marked() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "papers"], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "papers"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "COLUMNS": "120", "PYTHONIOENCODING": "utf-8"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert FOLDERS
@@ -25,6 +32,9 @@ def test_every_claim_is_printed_and_stands_as_marked() -> None:
             assert any(line.split()[:1] == [claim.id] for line in done.stdout.splitlines())
             assert claim.text.split()[0] in done.stdout
     assert "unlike marked" not in done.stdout
+    # What is committed is what the command prints now.
+    committed = Path(experiments.__file__).parent / "results" / "papers.txt"
+    assert done.stdout == committed.read_text(encoding="utf-8")
 
 
 def claim(relation: str, value: float, tolerance: float = 0.0) -> command.Claim:

@@ -88,6 +88,7 @@ def test_zero_rates_are_the_fault_free_result_exactly():
         (["goodput", "laptop"], "scenario laptop states no faults: add faults:"),
         (["goodput", "laptop", "--set", "faults.link.mtbf=5"], "is not a time"),
         (["goodput", "laptop", "--set", "faults.links.mtbf=5 h"], "did you mean 'link'"),
+        (["goodput", "laptop", "--set", "faults.accelerator.mtbf=1 s"], "are more than 200,000: use --days"),
         (["goodput", "laptop", *SET, "--policy", "nothing"], "neither built in nor a file"),
         (["goodput", "laptop", *SET, "--figure", "x.txt"], "write to a file that ends in"),
         (["goodput", "laptop", *SET, "--policy", "ddp", "--trace", "x.json"], "are too many: use --days"),

@@ -94,6 +94,8 @@ def test_bad_grids_are_one_line(specs, says):
 
 
 def test_more_than_100_000_points_need_yes():
+    with pytest.raises(UsageError, match=r"200,000 points are more than 100,000.*--yes"):
+        parse_grid(["a=1:200000:200000"], lambda field: True)  # said before the values are read
     axes = parse_grid(["a=0:1:400", "b=0:1:251"], lambda field: False)
     with pytest.raises(UsageError, match=r"100,400 points are more than 100,000.*--yes"):
         check_size(axes, yes=False)

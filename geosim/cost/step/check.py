@@ -11,6 +11,8 @@ from geosim.errors import UsageError
 from geosim.scenario import Parallel, Site, Workload
 from geosim.units import SIZE, show
 
+TRAINING = ("weights", "gradients", "optimizer", "activations")  # what training alone holds
+
 
 def check(workload: Workload, site: Site, exchange: float = 0.0) -> Memory:
     """Memory of the stated parallelism at a site.
@@ -35,9 +37,7 @@ def check(workload: Workload, site: Site, exchange: float = 0.0) -> Memory:
     need = memory(shape_of(workload.model, workload.sequence), split, machine, exchange)
     capacity = site.accelerator.memory_bytes
     if need.total > capacity:
-        parts = {
-            name: float(getattr(need, name)) for name in ("weights", "gradients", "optimizer", "activations")
-        }
+        parts = {name: float(getattr(need, name)) for name in TRAINING}
         parts["exchange"] = exchange
         said = ", ".join(f"{name} {_size(value)}" for name, value in parts.items() if value)
         raise UsageError(

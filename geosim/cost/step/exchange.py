@@ -7,8 +7,8 @@ from geosim.policy import Accumulate, Blocking, Local, NoResidual, OuterMomentum
 _FP32 = 4.0
 
 
-def exchange_bytes(policy: SyncPolicy, numel: float, shards: int) -> float:
-    """Bytes a WAN rank keeps, beyond what training alone needs.
+def exchange_parts(policy: SyncPolicy, numel: float, shards: int) -> dict[str, float]:
+    """Bytes a WAN rank keeps, beyond what training alone needs, by what they hold.
 
     A WAN rank owns 1 / shards of every fragment, and keeps for it in fp32: the residual; where gradients
     accumulate their sum, and the momentum if that is sent; with local steps the outer parameters and the
@@ -19,13 +19,22 @@ def exchange_bytes(policy: SyncPolicy, numel: float, shards: int) -> float:
         numel: parameters of the model.
         shards: WAN ranks of the site.
     """
-    owned = numel / shards
-    copies = 0.0 if isinstance(policy.codec.residual, NoResidual) else 1.0
-    if isinstance(policy.update, Local):
-        copies += 2.0 if isinstance(policy.update.outer, OuterMomentum) else 1.0
-    elif isinstance(policy.update, Accumulate):
-        copies += 2.0 if policy.update.send == "momentum" else 1.0
-    return _FP32 * owned * (copies + 2 * _in_flight(policy))
+    local = policy.update if isinstance(policy.update, Local) else None
+    summed = policy.update if isinstance(policy.update, Accumulate) else None
+    copies = {
+        "summed gradients": 1.0 if summed else 0.0,
+        "momentum": 1.0 if summed and summed.send == "momentum" else 0.0,
+        "residual": 0.0 if isinstance(policy.codec.residual, NoResidual) else 1.0,
+        "outer parameters": 1.0 if local else 0.0,
+        "outer momentum": 1.0 if local and isinstance(local.outer, OuterMomentum) else 0.0,
+        "in flight": 2 * _in_flight(policy),
+    }
+    return {name: _FP32 * numel / shards * many for name, many in copies.items() if many}
+
+
+def exchange_bytes(policy: SyncPolicy, numel: float, shards: int) -> float:
+    """All of `exchange_parts`."""
+    return sum(exchange_parts(policy, numel, shards).values())
 
 
 def _in_flight(policy: SyncPolicy) -> float:

@@ -5,11 +5,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from geosim.cost.step.numbers import Machine, Number, Shape, Split
-from geosim.cost.step.step import held_parameters, stage_layers
+from geosim.cost.step.step import NEVER_SHARED, held_parameters, stage_layers
 
 _MASTER_AND_MOMENTS = 12.0
 _MOMENTS = 8.0
-_NEVER_SHARED = 4
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def memory(shape: Shape, split: Split, machine: Machine, exchange: Number = 0.0)
     element = machine.element_bytes
     layers, _ = stage_layers(shape, split)
     zero = np.asarray(split.zero)
-    whole = held_parameters(shape, split, _NEVER_SHARED)
+    whole = held_parameters(shape, split, NEVER_SHARED)
     one = whole / layers
     produced = np.where(zero >= 2, one, 0.0)
     gradients = np.minimum(held_parameters(shape, split, 2) + produced, whole)

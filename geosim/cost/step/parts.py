@@ -38,7 +38,9 @@ def compute_parts(
         0.0 if alone else float(split.micro_batches * seconds)
         for seconds in head_kernels(shape, split, machine, known)
     )
-    share = (compute - products - memory) / passes
+    share = (
+        max(0.0, compute - products - memory) / passes
+    )  # below 0 by rounding, where that stage is the head
     bare = float(kernels.forward_s + kernels.backward_s)
     return {
         "matmul": products + share * float(3 * kernels.products_s),

@@ -13,6 +13,7 @@ from geosim.cost.step.numbers import Machine, Number, Shape, Split
 # Adam in mixed precision reads a gradient (4), and reads and writes parameter, first and second moment in
 # fp32 (24), and writes the 16-bit parameter (2).
 _OPTIMIZER_BYTES = 30.0
+NEVER_SHARED = 4  # a stage that ZeRO does not have, for `held_parameters`
 
 
 @dataclass(frozen=True)
@@ -76,17 +77,20 @@ def step_time(shape: Shape, split: Split, machine: Machine, known: Constants | N
     slot = forward + backward + wait + shown
     spared = slot / layers * fewer
     slowest = np.maximum(slot, slot - spared + head)
+    # Where that is the stage with the head, it has fewer layers, which compute and wait for less.
+    with_head = slowest > slot
+    own = np.where(with_head, (layers - fewer) / layers, 1.0)
+    compute = own * (forward + backward) + np.where(with_head, head, 0.0)
     every = slot * split.pipeline - 2 * spared + head
     bubble = (every - slowest) / split.chunks
     update = passes(_OPTIMIZER_BYTES * held_parameters(shape, split, 1), machine, known)
     m = split.micro_batches
-    data = at_end + m * shown
     return StepTime(
         total_s=m * slowest + bubble + at_end + update,
-        compute_s=m * (slowest - wait - shown),
-        tensor_s=m * wait,
+        compute_s=m * compute,
+        tensor_s=m * own * wait,
         bubble_s=bubble,
-        data_s=data,
+        data_s=at_end + m * own * shown,
         optimizer_s=update,
     )
 
