@@ -14,7 +14,7 @@ from geosim.scenario import Nccl, Scenario
 
 def backend(scenario: Scenario, calibration: Calibration) -> str:
     """Whose collective runs: given, or gloo where all ranks are processors."""
-    processors = all(site.accelerator.bf16_flops is None for site in scenario.sites)
+    processors = all(site.accelerator.is_processor for site in scenario.sites)
     return calibration.backend or ("gloo" if processors else "nccl")
 
 

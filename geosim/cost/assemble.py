@@ -250,8 +250,9 @@ def _fragment(
             if calibration.flag_s is not None
             else collective.site_flag(site, scenario.nccl)
         )
-        encode = codec_cost.encode_time(share, rate) + flag
-        decode = codec_cost.decode_time(share, policy.codec, len(scenario.sites), rate)
+        mine_bytes = payload_bytes / layout.shards
+        encode = codec_cost.encode_time(share, mine_bytes, rate) + flag
+        decode = codec_cost.decode_time(share, mine_bytes, policy.codec, len(scenario.sites), rate)
         if calibration.gather_s_per_byte is not None:
             gather = 4.0 * numel * calibration.gather_s_per_byte
         else:

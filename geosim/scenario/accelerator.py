@@ -15,7 +15,8 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 class Accelerator(Spec):
     """One accelerator. Peaks are dense (no structured sparsity), by the precision of the matrix products.
 
-    A peak that is None is not offered by the device.
+    A peak that is None is not offered by the device. `host_bandwidth_bytes_per_s` is its link to the host's
+    memory, one way; None: it computes there.
     """
 
     name: str
@@ -26,7 +27,13 @@ class Accelerator(Spec):
     fp8_flops: Speed | None = None
     memory_bytes: Storage
     memory_bandwidth_bytes_per_s: Rate
+    host_bandwidth_bytes_per_s: Rate | None = None
     source: str
+
+    @property
+    def is_processor(self) -> bool:
+        """Whether it is a processor: none of them offers 16-bit matrix products here."""
+        return self.bf16_flops is None
 
     def peak_flops(self, precision: str) -> float:
         """Peak FLOP/s at a precision.

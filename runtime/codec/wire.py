@@ -4,17 +4,16 @@ import struct
 from dataclasses import dataclass, replace
 
 import numpy as np
-import xxhash
 
 from geosim.errors import PayloadError
 from geosim.policy.codec import HEADER_BYTES
+from runtime.codec.digest import digest
 
 MAGIC = b"GSW1"
-VERSION = 1
+VERSION = 2
 NOT_FINITE = 1
 
 _HEADER = struct.Struct("<4sHHQIHH8sQQII8sQQ")
-_CHECKSUM_AT = HEADER_BYTES - 8
 assert _HEADER.size == HEADER_BYTES
 
 
@@ -60,8 +59,8 @@ def seal(header: Header, payload: memoryview) -> None:
     """
     if not header.finite:
         np.frombuffer(payload, np.uint8)[HEADER_BYTES:] = 0
-    payload[:HEADER_BYTES] = _pack(header, 0)
-    payload[_CHECKSUM_AT:HEADER_BYTES] = struct.pack("<Q", xxhash.xxh3_64_intdigest(payload))
+    checksum = digest(_pack(header, 0), payload[HEADER_BYTES:])
+    payload[:HEADER_BYTES] = _pack(header, checksum)
 
 
 def unseal(payload: memoryview, expected: Header) -> Header:
@@ -101,9 +100,8 @@ def next_chain(chain: bytes, round: int, fragment: int, result: np.ndarray) -> b
         round, fragment: whose result.
         result: fp32 [numel].
     """
-    digest = xxhash.xxh3_64(chain + struct.pack("<QI", round, fragment))
-    digest.update(np.ascontiguousarray(result, "<f4").data)
-    return digest.intdigest().to_bytes(8, "little")
+    hashed = digest(chain + struct.pack("<QI", round, fragment), np.ascontiguousarray(result, "<f4").data)
+    return hashed.to_bytes(8, "little")
 
 
 def _pack(header: Header, checksum: int) -> bytes:
@@ -144,11 +142,8 @@ def _whats_wrong(payload: memoryview, expected: Header) -> str | None:
     for name, value in found.items():
         if value != getattr(expected, name):
             return f"{name} {value} instead of {getattr(expected, name)}"
-    blank = bytearray(payload[:HEADER_BYTES])
-    blank[_CHECKSUM_AT:] = bytes(8)
-    digest = xxhash.xxh3_64(bytes(blank))
-    digest.update(payload[HEADER_BYTES:])
-    if digest.intdigest() != fields[11]:
+    blank = bytes(payload[: HEADER_BYTES - 8]) + bytes(8)
+    if digest(blank, payload[HEADER_BYTES:]) != fields[11]:
         return "checksum does not match"
     if flags & ~NOT_FINITE:
         return f"unknown flags {flags:#06x}"

@@ -143,10 +143,10 @@ def test_codec_rates_follow_memory_and_calibration_replaces_them():
     plain = rates(Codec(), device, Calibration())
     lossy = Codec(select=TopK(ratio=0.01), quantize=Integer())
     top = rates(lossy, device, Calibration())
-    assert encode_time(1e9, top) > encode_time(1e9, plain) > 0
+    assert encode_time(1e9, 0, top) > encode_time(1e9, 0, plain) > 0
     measured = rates(lossy, device, Calibration(encode_s_per_element=1e-8, decode_s_per_value=2e-8))
-    assert encode_time(1e6, measured) == pytest.approx(0.01)
-    one, two = (decode_time(1_000_000, lossy, n, measured) for n in (1, 2))
+    assert encode_time(1e6, 1e6, measured) == pytest.approx(0.01)
+    one, two = (decode_time(1_000_000, 2e4, lossy, n, measured) for n in (1, 2))
     assert two - one == pytest.approx(10_000 * 2e-8)
 
 

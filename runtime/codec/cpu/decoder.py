@@ -13,7 +13,7 @@ from geosim.policy.maths import Key
 from runtime.codec.cpu import positions, read
 from runtime.codec.cpu.draw import draw
 from runtime.codec.cpu.plan import ITEM, SectionPlan
-from runtime.codec.cpu.workers import run, shares, threads
+from runtime.codec.workers import run, shares, threads
 
 _WORDS = 1 << 10
 _STREAMED_FROM = 1 << 20

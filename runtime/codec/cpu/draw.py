@@ -10,7 +10,7 @@ from geosim.policy.maths import Key
 from geosim.policy.maths.counter import POSITIONS, ROUNDING
 from runtime.codec.cpu import counter
 from runtime.codec.cpu.plan import SectionPlan
-from runtime.codec.cpu.workers import run, shares, threads
+from runtime.codec.workers import run, shares, threads
 
 _MASK = 0xFFFFFFFF
 

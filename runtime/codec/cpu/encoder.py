@@ -13,7 +13,7 @@ from runtime.codec.cpu.draw import counter_key, draw
 from runtime.codec.cpu.plan import SectionPlan
 from runtime.codec.cpu.update import ONE, Update
 from runtime.codec.cpu.whole import WholeSelection, ranges
-from runtime.codec.cpu.workers import run, shares, threads
+from runtime.codec.workers import run, shares, threads
 
 Undo = list[Callable[[], None]]
 _EMPTY = np.zeros(0, np.float32)

@@ -16,7 +16,7 @@ import numpy as np
 from runtime.codec.cpu import add, rank, select
 from runtime.codec.cpu.plan import SectionPlan
 from runtime.codec.cpu.update import Update
-from runtime.codec.cpu.workers import run, shares, threads
+from runtime.codec.workers import run, shares, threads
 
 RANGE = 1 << 19
 _SAMPLED_FROM = 1 << 16

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import xxhash
 
 from geosim.errors import PayloadError
 from geosim.params import table
@@ -42,6 +41,7 @@ from geosim.policy import (
 )
 from geosim.policy.codec import HEADER_BYTES, kept_in_section, section_bytes
 from runtime.codec import elias_fano
+from runtime.codec.digest import digest
 from runtime.codec.interface import FragmentCodec, Opened
 from runtime.codec.reference import ReferenceCodec
 from runtime.codec.registry import codec_for
@@ -145,8 +145,8 @@ def reseal(data: bytes | bytearray) -> bytes:
     """With the checksum that belongs to it, as far as there is room for one."""
     if len(data) < HEADER_BYTES:
         return bytes(data)
-    digest = xxhash.xxh3_64_intdigest(bytes(data[:72]) + bytes(8) + bytes(data[80:]))
-    return bytes(data[:72]) + struct.pack("<Q", digest) + bytes(data[80:])
+    checksum = digest(bytes(data[:72]) + bytes(8), memoryview(data)[80:])
+    return bytes(data[:72]) + struct.pack("<Q", checksum) + bytes(data[80:])
 
 
 def tensor(data: bytes) -> torch.Tensor:
