@@ -173,6 +173,7 @@ def check_model(scenario: Scenario) -> None:
         ("tied", model.tied, True),
         ("biases", model.biases, False),
         ("kv_heads", model.kv_heads or model.heads, model.heads),
+        ("head_dim", model.head_width, model.d_model // model.heads),
     ]
     for field, value, want in wrong:
         if value != want:
