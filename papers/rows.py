@@ -48,6 +48,7 @@ def gpt(
         layers=layers,
         hidden=hidden,
         heads=heads,
+        head_width=hidden / heads,
         kv_width=hidden,
         ffn=4 * hidden,
         matrices=2.0,

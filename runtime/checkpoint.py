@@ -64,10 +64,10 @@ def save(
         folder.mkdir(parents=True, exist_ok=True)
         torch.save(state, partial)
         os.replace(partial, target)
-    except (OSError, RuntimeError) as error:  # torch's writer raises the latter, on a full disk
+    except (OSError, RuntimeError) as error:
+        reason = _why(error, partial)
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-        reason = getattr(error, "strerror", None) or str(error).strip().split("\n")[0]
         raise UsageError(f"{target}: cannot write: {reason}") from None
     common = sites.post("saved", step)
     held = [held for held in steps_of(folder, sites.name, sites.rank) if held <= step]
@@ -146,3 +146,14 @@ def _restore(
         raise UsageError(f"{source}: another optimizer ({type(error).__name__}: {error})") from None
     scheduler.load_state_dict(state["scheduler"])
     torch.set_rng_state(state["rng"])
+
+
+def _why(error: Exception, file: Path) -> str:
+    """Why a file could not be written: torch's writer does not tell of a full disk."""
+    try:
+        if isinstance(error, RuntimeError):
+            with file.open("ab") as more:
+                more.write(bytes(1 << 16))
+    except OSError as cause:
+        error = cause
+    return getattr(error, "strerror", None) or str(error).strip().split("\n")[0]

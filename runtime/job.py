@@ -80,8 +80,9 @@ class Job:
         for name, path in (("--data", self.data), ("--save", self.save), ("--resume", self.resume)):
             if path is not None and not path.strip():
                 raise UsageError(f"{name} '{path}': names nothing: give a path, or leave the option out")
-        if self.save_every < 0 or self.validations < 0:
-            raise UsageError("--save-every and --validations: must be 0 or more")
+        for name, count in (("--save-every", self.save_every), ("--validations", self.validations)):
+            if count < 0:
+                raise UsageError(f"{name} {count}: must be 0 or more")
         if self.save_every and self.save is None:
             raise UsageError(f"--save-every {self.save_every}: names no folder: add --save FOLDER")
         check_model(self.scenario)
@@ -173,6 +174,7 @@ def check_model(scenario: Scenario) -> None:
         ("tied", model.tied, True),
         ("biases", model.biases, False),
         ("kv_heads", model.kv_heads or model.heads, model.heads),
+        ("head_dim", model.head_width, model.d_model // model.heads),
     ]
     for field, value, want in wrong:
         if value != want:

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -105,9 +104,8 @@ def emulate(
                 make_folder(option, Path(wanted))
         if job.save is not None:
             stack.enter_context(only_writer(Path(job.save)))
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="georun-"))
         crew = stack.enter_context(Crew(stall_s=2 * timeout_s + 10 * (job.longest_pace_s or 1.0) + 30))
-        _start(crew, job, network, Path(folder), stack)
+        _start(crew, job, network, stack)
         if on_start is not None:
             on_start(crew)
         traffic = Traffic(network.counters if network is not None else None)
@@ -148,9 +146,7 @@ def _events(crew: Crew, network: EmulatedWan | None) -> Iterator[tuple[Member, d
         raise
 
 
-def _start(
-    crew: Crew, job: Job, network: EmulatedWan | None, folder: Path, stack: contextlib.ExitStack
-) -> None:
+def _start(crew: Crew, job: Job, network: EmulatedWan | None, stack: contextlib.ExitStack) -> None:
     listener: socket.socket | None = None
     if network is None:
         # Bound here and handed over, so that nobody else can take the port in between.
@@ -161,19 +157,22 @@ def _start(
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])}
     environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     for site in job.sites:
+        # In memory, so that nothing is left on disk however this process ends.
+        group_fd = os.memfd_create("georun-group")
+        stack.callback(os.close, group_fd)
         for rank in range(job.ranks_of(site)):
             serves = listener is not None and site == job.sites[0] and rank == 0
             post = {
                 "site": site, "rank": rank, "rendezvous": rendezvous,
                 "wan_address": "127.0.0.1" if network is None else network.address(site),
-                "group_file": str(folder / f"{site}.group"),
+                "group_fd": group_fd,
                 "wan_interface": "lo" if network is None else network.interface,
                 "listen_fd": listener.fileno() if serves and listener is not None else None,
             }  # fmt: skip
+            kept = (group_fd, listener.fileno()) if serves and listener is not None else (group_fd,)
             options: dict[str, Any] = {
                 "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True,
-                "env": environment,
-                "pass_fds": (listener.fileno(),) if serves and listener is not None else (),
+                "env": environment, "pass_fds": kept,
             }  # fmt: skip
             argv = [sys.executable, *_WORKER]
             if network is None:

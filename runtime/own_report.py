@@ -6,8 +6,8 @@ from statistics import fmean
 from typing import Any
 
 from runtime.job import Job
-from runtime.measure import PARTS, percentile
-from runtime.report import Figures, exchange_seconds, loss_curve, timed_windows
+from runtime.measure import PARTS
+from runtime.report import Figures, loss_curve, timed_windows, timing
 
 
 def of_rank(job: Job, rank: Figures) -> dict[str, Any]:
@@ -19,8 +19,6 @@ def of_rank(job: Job, rank: Figures) -> dict[str, Any]:
     measured = [i for window in windows for i in window]
     parts = {name: fmean(rank["records"][i][name] for i in measured) for name in PARTS}
     times = [fmean(rank["records"][i]["seconds"] for i in window) for window in windows]
-    mean = fmean(times)
-    exchanges = exchange_seconds(job, [rank])
     count = job.steps - rank["first_step"]
     peers = [] if job.policy.is_flat else [site for site in job.sites if site != rank["site"]]
     return {
@@ -28,14 +26,7 @@ def of_rank(job: Job, rank: Figures) -> dict[str, Any]:
         "policy": job.policy.name,
         "site": rank["site"],
         "codec": rank["codec"],
-        "step_time_s": {"mean": mean, **{f"p{q}": percentile(times, q / 100) for q in (50, 95, 99)}},
-        "compute_utilization": parts["compute"] / mean,
-        "exchange_time_s": {
-            "mean": fmean(exchanges) if exchanges else 0.0,
-            "p95": percentile(exchanges, 0.95),
-        },
-        "exposed_wan_s_per_step": parts["wait"] if len(job.sites) > 1 else 0.0,
-        "tokens_per_s": job.tokens_per_step / mean,
+        **timing(job, [rank], times, parts),
         "links": {
             f"{rank['site']}->{site}": {"bytes_per_step": rank["payload_bytes"] / count} for site in peers
         },

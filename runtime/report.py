@@ -72,7 +72,6 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
     parts = {name: fmean(fmean(r["records"][i][name] for i in measured) for r in ranks) for name in PARTS}
     times = [fmean(fmean(r["records"][i]["seconds"] for i in window) for r in ranks) for window in windows]
     mean = fmean(times)
-    exchanges = exchange_seconds(job, ranks)
     links = _links(job, ranks, traffic, wan, mean)
     split = _split(job, ranks, windows)
     optimizer_s = _optimizer_step(job, parts, split)
@@ -80,14 +79,7 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
         "scenario": job.scenario.name,
         "policy": job.policy.name,
         "codec": ranks[0]["codec"],
-        "step_time_s": {"mean": mean, **{f"p{q}": percentile(times, q / 100) for q in (50, 95, 99)}},
-        "compute_utilization": parts["compute"] / mean,
-        "exchange_time_s": {
-            "mean": fmean(exchanges) if exchanges else 0.0,
-            "p95": percentile(exchanges, 0.95),
-        },
-        "exposed_wan_s_per_step": parts["wait"] if len(job.sites) > 1 else 0.0,
-        "tokens_per_s": job.tokens_per_step / mean,
+        **timing(job, ranks, times, parts),
         "relative_to_colocated": (parts["compute"] + parts["site_collective"] + optimizer_s) / mean,
         "links": links,
         "sites": _sites(job, ranks, measured),
@@ -118,6 +110,23 @@ def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> 
         "wan": wan,
         "parameters": ranks[0]["parameters"],
         "seed": job.seed,
+    }
+
+
+def timing(
+    job: Job, ranks: Sequence[Figures], times: Sequence[float], parts: dict[str, float]
+) -> dict[str, Any]:
+    """What follows from the windows' seconds a step (`times`) and the mean seconds of each part of a step."""
+    mean, exchanges = fmean(times), exchange_seconds(job, ranks)
+    return {
+        "step_time_s": {"mean": mean, **{f"p{q}": percentile(times, q / 100) for q in (50, 95, 99)}},
+        "compute_utilization": parts["compute"] / mean,
+        "exchange_time_s": {
+            "mean": fmean(exchanges) if exchanges else 0.0,
+            "p95": percentile(exchanges, 0.95),
+        },
+        "exposed_wan_s_per_step": parts["wait"] if len(job.sites) > 1 else 0.0,
+        "tokens_per_s": job.tokens_per_step / mean,
     }
 
 

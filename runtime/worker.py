@@ -21,7 +21,7 @@ class Post:
         site, rank: which rank of which site.
         rendezvous: HOST:PORT of the sites' store.
         wan_address: what other sites reach this rank by.
-        group_file: a file through which the ranks of the site find each other.
+        group_fd: a file without a name, through which the ranks of the site find each other.
         wan_interface: the network interface to other sites.
         listen_fd: a listening socket for the store, on the rank that serves it.
     """
@@ -30,7 +30,7 @@ class Post:
     rank: int
     rendezvous: str
     wan_address: str
-    group_file: str
+    group_fd: int
     wan_interface: str
     listen_fd: int | None = None
 
@@ -74,7 +74,7 @@ def _run(post: Post, job_data: dict[str, Any], emit: Any) -> dict[str, Any]:
     ranks = job.ranks_of(post.site)
     if not flat and ranks > 1:
         dist.init_process_group(
-            "gloo", init_method=f"file://{post.group_file}", rank=post.rank, world_size=ranks,
+            "gloo", init_method=f"file:///proc/self/fd/{post.group_fd}", rank=post.rank, world_size=ranks,
             timeout=timedelta(seconds=job.timeout_s),
         )  # fmt: skip
     sites = Sites.connect(

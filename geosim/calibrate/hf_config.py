@@ -44,7 +44,9 @@ def read(source: Source) -> Reading:
     if not kind:
         raise UsageError(f"{source.name}: model_type: missing: it says what the sizes mean")
     if kind in REFUSED:
-        raise UsageError(f"{source.name}: model_type: {kind} cannot be expressed: {REFUSED[kind]}")
+        alone = config.word("text_config.model_type") in SHAPES
+        hint = "; its text_config can be read, in a file of its own" if alone else ""
+        raise UsageError(f"{source.name}: model_type: {kind} cannot be expressed: {REFUSED[kind]}{hint}")
     if kind not in SHAPES:
         known = ", ".join(sorted(SHAPES))
         raise UsageError(f"{source.name}: model_type: '{kind[:40]}' is unknown: known are {known}")
@@ -55,6 +57,7 @@ def read(source: Source) -> Reading:
     plain, shown = _plain(model)
     sizes = f"{model.layers} layers, d_model {model.d_model}, {model.heads} heads"
     sizes += f" ({model.kv_heads} for keys and values)" if model.kv_heads else ""
+    sizes += f", {model.head_dim} wide" if model.head_dim else ""
     sizes += f", {model.experts} experts" if model.experts > 1 else ""
     values = (Value("workload.model", plain, None, sizes, shown=shown),)
     facts = [

@@ -27,16 +27,8 @@ def _refuse(c: Fields, what: str) -> UsageError:
     return UsageError(f"{c.where}: {what}: geosim's model cannot express it")
 
 
-def _heads(c: Fields, d: int, heads: int) -> int:
-    """Width of a head, which has to be d_model / heads."""
-    given = c.whole("head_dim", d // heads or 1)
-    if given * heads != d:
-        raise _refuse(c, f"head_dim: {given} x {heads} heads is not hidden_size {d}")
-    return given
-
-
-def _grouped(heads: int, kv: int) -> int | None:
-    return None if kv == heads else kv
+def _unless(usual: bool, value: int) -> int | None:
+    return None if usual else value
 
 
 def _window(c: Fields, used: bool) -> tuple[str, ...]:
@@ -47,26 +39,31 @@ def _window(c: Fields, used: bool) -> tuple[str, ...]:
 
 def _decoder(
     c: Fields, *, qkv_bias: bool = False, qk_norm: bool = False, tied: bool = False, window: bool = False,
-    head_dim: int | None = None,
+    head_dim: int | None = None, norms_after: bool = False, vocabulary: int | None = None,
 ) -> Shape:  # fmt: skip
-    """RMSNorm, rotary positions, grouped queries, a gated feed-forward part, no biases but those counted."""
+    """RMSNorm, rotary positions, grouped queries, a gated feed-forward part, no biases but those counted.
+
+    `head_dim` and `vocabulary` are the type's defaults; `norms_after`: a norm follows each part too.
+    """
     d, layers, heads = c.whole("hidden_size"), c.whole("num_hidden_layers"), c.whole("num_attention_heads")
     kv, ffn = c.whole("num_key_value_heads", heads), c.whole("intermediate_size")
-    if head_dim is not None and not c.has("head_dim") and head_dim * heads != d:
-        raise _refuse(c, f"head_dim: {head_dim} (the default) x {heads} heads is not hidden_size {d}")
-    width = _heads(c, d, heads)
+    width = c.whole("head_dim", head_dim or d // heads or 1)
     left: dict[str, int] = {}
     if c.flag("attention_bias"):
-        left["biases of attention"] = layers * (d + 2 * kv * width + d)
+        left["biases of attention"] = layers * ((heads + 2 * kv) * width + d)
     elif qkv_bias:
-        left["biases of queries, keys and values"] = layers * (d + 2 * kv * width)
+        left["biases of queries, keys and values"] = layers * (heads + 2 * kv) * width
     if c.flag("mlp_bias"):
         left["biases of the feed-forward part"] = layers * (2 * ffn + d)
     if qk_norm:
         left["norms of queries and keys"] = layers * 2 * width
+    if norms_after:
+        left["norms after attention and feed-forward part"] = layers * 2 * d
+    own = c.has("head_dim") or head_dim is not None
     model = {
-        "layers": layers, "d_model": d, "heads": heads, "kv_heads": _grouped(heads, kv), "ffn": ffn,
-        "vocabulary": c.whole("vocab_size"), "tied": c.flag("tie_word_embeddings", tied),
+        "layers": layers, "d_model": d, "heads": heads, "kv_heads": _unless(kv == heads, kv),
+        "head_dim": _unless(not own or width * heads == d, width), "ffn": ffn,
+        "vocabulary": c.whole("vocab_size", vocabulary), "tied": c.flag("tie_word_embeddings", tied),
     }  # fmt: skip
     return Shape(model, left, _window(c, window))
 
@@ -91,6 +88,50 @@ def _qwen3_moe(c: Fields) -> Shape:
     return Shape({**dense.model, **experts}, dense.left_out, dense.ignored)
 
 
+def _gpt_oss(c: Fields) -> Shape:
+    """Biases everywhere but on the norms, and a learned sink for the scores of each head."""
+    dense = _decoder(c, window=True, head_dim=64)
+    layers, d, heads = dense.model["layers"], dense.model["d_model"], dense.model["heads"]
+    experts, kv = c.whole("num_local_experts", 128), dense.model["kv_heads"] or heads
+    width, ffn = c.whole("head_dim", 64), dense.model["ffn"]
+    left = {
+        "biases and sinks of attention": layers * ((heads + 2 * kv) * width + d + heads),
+        "biases of router and experts": layers * experts * (1 + 2 * ffn + d),
+    }
+    experts_per_token = c.whole("num_experts_per_tok", 4)
+    return Shape(
+        {**dense.model, "experts": experts, "experts_per_token": experts_per_token}, left, dense.ignored
+    )
+
+
+def _falcon(c: Fields) -> Shape:
+    """LayerNorm with biases; one norm, two or none of their own before attention and feed-forward part.
+
+    As FalconDecoderLayer and FalconAttention of transformers have it.
+    """
+    d, layers, heads = c.whole("hidden_size"), c.whole("num_hidden_layers"), c.whole("num_attention_heads")
+    new, biases = c.flag("new_decoder_architecture"), c.flag("bias")
+    parallel = new or c.flag("parallel_attn", True)
+    kv = 1 if c.flag("multi_query", True) else heads
+    kv = c.whole("num_kv_heads", heads) if new else kv
+    norms = 2 if not parallel else c.whole("num_ln_in_parallel_attn", 2 if new else 1)
+    if biases and norms != 2:
+        raise _refuse(c, "bias: true: with one norm a layer")
+    # A norm has two vectors here; the model's two have one each, or two with biases.
+    more = 0 if biases else layers * (2 * norms - 2) * d + d
+    model = {
+        "layers": layers, "d_model": d, "heads": heads, "kv_heads": _unless(kv == heads, kv),
+        "ffn": c.whole("ffn_hidden_size", 4 * d), "vocabulary": c.whole("vocab_size", 65024),
+        "tied": c.flag("tie_word_embeddings", True), "gated": False, "biases": biases,
+    }  # fmt: skip
+    return Shape(model, {"biases of norms": more} if more else {}, _side_by_side(parallel))
+
+
+def _side_by_side(used: bool) -> tuple[str, ...]:
+    text = "attention and feed-forward part side by side: priced as one after the other"
+    return (text,) if used else ()
+
+
 def _gpt2(c: Fields) -> Shape:
     d = c.whole("n_embd")
     model = {
@@ -111,8 +152,7 @@ def _gpt_neox(c: Fields) -> Shape:
         "vocabulary": c.whole("vocab_size"), "tied": c.flag("tie_word_embeddings"),
         "gated": False, "biases": True,
     }  # fmt: skip
-    parallel = ("attention and feed-forward part side by side: priced as one after the other",)
-    return Shape(model, ignored=parallel if c.flag("use_parallel_residual", True) else ())
+    return Shape(model, ignored=_side_by_side(c.flag("use_parallel_residual", True)))
 
 
 def _opt(c: Fields) -> Shape:
@@ -160,8 +200,14 @@ SHAPES: Mapping[str, Callable[[Fields], Shape]] = {
     "qwen3": lambda c: _decoder(c, qk_norm=True, window=c.flag("use_sliding_window"), head_dim=128),
     "phi3": lambda c: _decoder(c, window=True),
     "gemma": lambda c: _decoder(c, tied=True, head_dim=256),
+    "gemma2": lambda c: _decoder(c, tied=True, window=True, head_dim=256, norms_after=True),
+    "gemma3_text": lambda c: _decoder(
+        c, tied=True, window=True, head_dim=256, norms_after=True, qk_norm=True, vocabulary=262_208
+    ),
     "mixtral": _mixtral,
     "qwen3_moe": _qwen3_moe,
+    "gpt_oss": _gpt_oss,
+    "falcon": _falcon,
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
     "opt": _opt,
@@ -177,10 +223,7 @@ _VISION = "it has an encoder for images or sound beside the decoder"
 REFUSED: Mapping[str, str] = {
     "deepseek_v2": _LATENT, "deepseek_v3": _LATENT, "deepseek": _SHARED, "qwen2_moe": _SHARED,
     "kimi_k2": _LATENT, "glm4_moe": _SHARED, "llama4": f"{_SHARED}, and {_VISION}", "llama4_text": _SHARED,
-    "gpt_oss": "heads are wider than hidden_size over their number, and experts have biases",
-    "falcon": "norms and biases differ from release to release",
-    "gemma2": "heads are wider than hidden_size over their number, and each part has two norms",
-    "gemma3": _VISION, "gemma3_text": "heads are wider than hidden_size over their number",
+    "gemma3": _VISION, "gemma3n": _VISION, "gemma4": _VISION,
     "qwen3_next": _STATE, "mamba": _STATE, "mamba2": _STATE, "jamba": _STATE, "rwkv": _STATE, "bamba": _STATE,
     "granitemoehybrid": _STATE, "nemotron_h": _STATE,
     "t5": _OTHER, "bart": _OTHER, "bert": _OTHER, "roberta": _OTHER, "vit": _OTHER, "whisper": _OTHER,

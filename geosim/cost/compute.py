@@ -2,8 +2,9 @@
 
 Without a stated parallelism: the model's FLOPs over the accelerator's peak and an `mfu`. With one:
     `cost.step`.
-FLOPs a token follow PaLM (arXiv 2204.02311, appendix B): 6 N for the matrices and 12 L d s for attention,
-forward and backward together; with recomputed activations one more forward pass, so 8 N and 16 L d s.
+FLOPs a token follow PaLM (arXiv 2204.02311, appendix B): 6 N for the matrices and 12 L H Q s for attention (H
+heads of width Q), forward and backward together; with recomputed activations one more forward pass, so 8 N
+and 16 L H Q s.
 """
 
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ def flops_per_token(workload: Workload) -> float:
     """Floating-point operations for one token's forward and backward pass."""
     model = workload.model
     passes = 8 if workload.recompute else 6
-    attention = 2 * passes * model.layers * model.d_model * workload.sequence
+    attention = 2 * passes * model.layers * model.heads * model.head_width * workload.sequence
     return float(passes * matrix_parameters(model) + attention)
 
 

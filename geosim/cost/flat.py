@@ -1,6 +1,5 @@
 """Plain data parallelism over all ranks of all sites: its links' paths, by TCP or RDMA, and its plan."""
 
-import math
 from dataclasses import replace
 
 from geosim.cost import collective, roce
@@ -58,12 +57,13 @@ def make_flat(
     silence = max(site.step_s for site in sites) * (1 - share)
     made = AllReduce(buckets.sizes, scenario.ranks, wan, scenario.nccl, silence, _stall(scenario, wan))
     changes = sorted({0.0} | {at for link in links for at, _ in link.trace})
+    limits = shared_limits(links, sites, trunk_rates(scenario))
     durations = tuple(
         (
             at,
             made.times(
-                (_shared(_path_at(scenario, wan, link, at), scenario, link, links), link.wire_per_payload)
-                for link in links
+                (limited(_path_at(scenario, wan, link, at), limit), link.wire_per_payload)
+                for link, limit in zip(links, limits, strict=True)
             ),
         )
         for at in changes
@@ -91,13 +91,26 @@ def _stall(scenario: Scenario, wan: Wan) -> float:
     return max(roce.tail_stall(link, scenario.nccl, wan.channels) for link in links if link is not None)
 
 
-def _shared(path: Path, scenario: Scenario, link: LinkPlan, links: tuple[LinkPlan, ...]) -> Path:
-    """A way's path under the limits that it shares; all ways are busy at once, so evenly."""
-    rates = trunk_rates(scenario)
-    limits = [rates[trunk] / sum(trunk in each.trunks for each in links) for trunk in link.trunks]
-    out = scenario.sites[link.source].uplink_bytes_per_s or math.inf
-    into = scenario.sites[link.target].downlink_bytes_per_s or math.inf
-    return replace(path, rate_bytes_per_s=min([path.rate_bytes_per_s, out, into, *limits]))
+def shared_limits(
+    links: tuple[LinkPlan, ...], sites: tuple[SitePlan, ...], trunks: tuple[float, ...]
+) -> tuple[float, ...]:
+    """Bytes per second that each way gets of what it shares.
+
+    A ring and a tree keep all their ways equally busy, so a trunk is shared evenly.
+    """
+    return tuple(
+        min(
+            sites[link.source].uplink_bytes_per_s,
+            sites[link.target].downlink_bytes_per_s,
+            *(trunks[trunk] / sum(trunk in each.trunks for each in links) for trunk in link.trunks),
+        )
+        for link in links
+    )
+
+
+def limited(path: Path, limit_bytes_per_s: float) -> Path:
+    """A path that carries no more than a limit."""
+    return replace(path, rate_bytes_per_s=min(path.rate_bytes_per_s, limit_bytes_per_s))
 
 
 def trunk_rates(scenario: Scenario) -> tuple[float, ...]:

@@ -21,6 +21,7 @@ class Model(Spec):
 
     Attributes:
         layers, d_model, heads: as usual; `kv_heads` below `heads` is grouped-query attention.
+        head_dim: width of a head; None: d_model / heads.
         ffn: inner width of the feed-forward part; `gated`: three matrices (SwiGLU) and not two.
         vocabulary: tokens; `tied`: input and output embeddings are one matrix.
         positions: learned positions; 0: none (rotary).
@@ -33,6 +34,7 @@ class Model(Spec):
     d_model: Count
     heads: Count
     kv_heads: Count | None = None
+    head_dim: Count | None = None
     ffn: Count
     gated: bool = True
     vocabulary: Count
@@ -45,8 +47,11 @@ class Model(Spec):
 
     @model_validator(mode="after")
     def _heads(self) -> "Model":
-        if self.d_model % self.heads:
-            raise UsageError(f"heads: {self.heads} does not divide d_model ({self.d_model})")
+        if self.head_dim is None and self.d_model % self.heads:
+            raise UsageError(
+                f"heads: {self.heads} does not divide d_model ({self.d_model}): give head_dim too, if heads "
+                f"have a width of their own"
+            )
         if self.kv_heads is not None and self.heads % self.kv_heads:
             raise UsageError(f"kv_heads: {self.kv_heads} does not divide heads ({self.heads})")
         if self.experts_per_token > self.experts:
@@ -55,10 +60,15 @@ class Model(Spec):
             )
         return self
 
+    @property
+    def head_width(self) -> int:
+        """Width of a head."""
+        return self.head_dim or self.d_model // self.heads
+
     def param_table(self, dtype: str = "fp32") -> ParamTable:
         """All trainable tensors, tied weights once."""
         d, out = self.d_model, []
-        kv = (self.kv_heads or self.heads) * (d // self.heads)
+        queries, kv = self.heads * self.head_width, (self.kv_heads or self.heads) * self.head_width
 
         def add(name: str, *shape: int, per_layer: bool = True, bias: bool = True) -> None:
             layer, repeat = (0, self.layers) if per_layer else (None, 1)
@@ -71,8 +81,8 @@ class Model(Spec):
         if self.positions:
             add("positions", self.positions, d, per_layer=False, bias=False)
         add("norm1", d)
-        add("attention.qkv", d + 2 * kv, d)
-        add("attention.out", d, d)
+        add("attention.qkv", queries + 2 * kv, d)
+        add("attention.out", d, queries)
         add("norm2", d)
         each = (self.experts,) if self.experts > 1 else ()
         if each:

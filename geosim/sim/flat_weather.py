@@ -1,7 +1,8 @@
 """Plain data parallelism while links vary and things fail: the recurrence of `flat`, bucket by bucket.
 
 A bucket's all-reduce gets on at the pace that the links allow at each moment: what takes d seconds under the
-links of now is done by dt / d in dt. A link that is down stops the ring.
+links of now is done by dt / d in dt. Trunks and sites' ways out and in are shared as over steady links. A
+link that is down stops the ring.
 """
 
 import math
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import simpy
 
+from geosim.cost.flat import limited, shared_limits
 from geosim.cost.problem import LinkPlan, Problem
 from geosim.sim.flat import WARM_STEPS
 from geosim.sim.inject import Injected, stretched
@@ -43,6 +45,7 @@ class _Clock:
         self._env = simpy.Environment()
         self._plans = list(problem.links)
         self._rates = [link.path.rate_bytes_per_s for link in problem.links]
+        self._limits = shared_limits(problem.links, problem.sites, problem.trunks)
         self._made: np.ndarray | None = None
         self._known: dict[tuple[object, ...], np.ndarray] = {}
         self.restarts = 0
@@ -80,8 +83,8 @@ class _Clock:
             if flat.made is None:
                 return flat.durations[0][1]
             crossings = [
-                (replace(plan.path, rate_bytes_per_s=rate), plan.wire_per_payload)
-                for plan, rate in zip(self._plans, self._rates, strict=True)
+                (limited(replace(plan.path, rate_bytes_per_s=rate), limit), plan.wire_per_payload)
+                for plan, rate, limit in zip(self._plans, self._rates, self._limits, strict=True)
             ]
             key = tuple(crossings)
             if key not in self._known:

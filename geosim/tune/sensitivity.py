@@ -67,7 +67,7 @@ def with_model_scale(scenario: Scenario, scale: float) -> Scenario:
             "layers": max(1, round(model.layers * side)),
             "heads": heads,
             "kv_heads": None if model.kv_heads is None else max(1, min(heads, round(model.kv_heads * side))),
-            "d_model": head * heads,
+            "d_model": head * heads if model.head_dim is None else max(1, round(model.d_model * side)),
             "ffn": max(1, round(model.ffn * side)),
         }
     )

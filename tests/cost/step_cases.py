@@ -21,6 +21,7 @@ def shapes(draw) -> Shape:
         layers=layers,
         hidden=hidden,
         heads=heads,
+        head_width=128,
         kv_width=kv,
         ffn=ffn,
         matrices=matrices,

@@ -14,6 +14,7 @@ from geosim.cost.step.describe import machine_of, shape_of, split_of
 from geosim.cost.step.groups import overlapped, scatter_time, send_time
 from geosim.cost.step.kernels import fused_attention, matmul, passes
 from geosim.cost.step.layer import head_time
+from geosim.cost.step.memory import layer_activations
 from geosim.cost.step.numbers import Machine, Shape, Split
 from geosim.cost.step.step import step_time
 
@@ -144,6 +145,32 @@ def test_one_expert_is_a_dense_model_and_more_cost_their_traffic() -> None:
     active = flops_per_token(work) / 6 - 2 * work.model.layers * work.model.d_model * 8192
     assert active + work.model.vocabulary * work.model.d_model == pytest.approx(12.9e9, rel=0.01)
     assert work.model.param_table().numel == pytest.approx(46.7e9, rel=0.001)
+
+
+def test_a_width_of_heads_counts_wherever_heads_do() -> None:
+    """One that is d_model / heads changes nothing; twice as wide is as twice as many, to tiles."""
+    work, here = workload(tensor=1), site()
+    plain = work.model
+    heads = plain.kv_heads or plain.heads
+    stated, wide, many = (
+        work.model_copy(update={"model": plain.model_copy(update=change)})
+        for change in (
+            {"head_dim": plain.head_width},
+            {"head_dim": 2 * plain.head_width},
+            {"heads": 2 * plain.heads, "kv_heads": 2 * heads, "head_dim": plain.head_width},
+        )
+    )
+    assert shape_of(stated.model, 8192) == shape_of(plain, 8192)
+    assert flops_per_token(stated) == flops_per_token(work)
+    assert flops_per_token(wide) == flops_per_token(many)
+    more = flops_per_token(wide) - flops_per_token(work)
+    d, layers, width = plain.d_model, plain.layers, plain.head_width
+    assert more == layers * width * (12 * d * (plain.heads + heads) + 12 * plain.heads * work.sequence)
+    machine, split = machine_of(here.accelerator, here, "bf16"), split_of(work.parallel, work, here.ranks)
+    times = [step_time(shape_of(w.model, 8192), split, machine).total_s for w in (work, wide, many)]
+    kept = [layer_activations(shape_of(w.model, 8192), split) for w in (work, wide, many)]
+    assert times[0] < times[1] <= times[2] * (1 + 1e-9)
+    assert kept[0] < kept[1] == kept[2]
 
 
 def test_arrays_give_what_numbers_give() -> None:

@@ -19,6 +19,7 @@ def gpt(hidden: int, heads: int, layers: int, sequence: int) -> Shape:
         layers=layers,
         hidden=hidden,
         heads=heads,
+        head_width=hidden / heads,
         kv_width=hidden,
         ffn=4 * hidden,
         matrices=2,

@@ -1,5 +1,6 @@
 """A resumed run is the same run, bit for bit, also with rounds in flight."""
 
+import resource
 import time
 from pathlib import Path
 
@@ -102,6 +103,20 @@ def parts_of(sites, policy=None, lr=0.1):
         optimizer = GeoOptimizer(optimizer, make_policy(policy), sites, timeout_s=15)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1.0)
     return {"model": model, "optimizer": optimizer, "scheduler": scheduler}
+
+
+def test_what_stops_the_writing_is_named_and_nothing_half_written_stays(tmp_path):
+    """A disk that takes no more, here by the size that the kernel lets a file have."""
+    sites = Sites(["a"], "a", None)
+    parts = parts_of(sites)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
+    try:
+        with pytest.raises(UsageError, match=r"a\.rank-0\.step-1\.pt: cannot write: File too large"):
+            checkpoint.save(tmp_path, sites, step=1, **parts)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_is_none_is_refused(tmp_path):

@@ -32,6 +32,7 @@ own_model = st.builds(
     d_model=st.sampled_from([64, 96, 4096]),
     heads=st.sampled_from([1, 8, 32]),
     kv_heads=st.none() | st.just(1),
+    head_dim=st.none() | st.sampled_from([64, 128]),
     ffn=st.integers(1, 10_000),
     gated=st.booleans(),
     vocabulary=st.integers(1, 300_000),
@@ -138,9 +139,10 @@ def test_a_link_may_be_faster_one_way():
 @settings(deadline=None)
 @given(own_model)
 def test_a_models_parameters_by_an_independent_count(model):
-    d, kv = model.d_model, (model.kv_heads or model.heads) * (model.d_model // model.heads)
-    matrices = 2 * d * d + 2 * d * kv + (3 if model.gated else 2) * d * model.ffn
-    biases = 2 * d + 2 * kv + (2 if model.gated else 1) * model.ffn + d + 2 * d
+    width = model.d_model // model.heads if model.head_dim is None else model.head_dim
+    d, q, kv = model.d_model, model.heads * width, (model.kv_heads or model.heads) * width
+    matrices = 2 * d * q + 2 * d * kv + (3 if model.gated else 2) * d * model.ffn
+    biases = q + d + 2 * kv + (2 if model.gated else 1) * model.ffn + d + 2 * d
     layer = matrices + 2 * d + (biases if model.biases else 0)
     outside = (model.vocabulary * (1 if model.tied else 2) + model.positions) * d
     outside += d * (2 if model.biases else 1)
@@ -269,7 +271,11 @@ BAD = [
     ),
     ({"sites.0.accelerator.fp32": "0 FLOP/s"}, "sites.0.accelerator.fp32: must be above 0 (got '0 FLOP/s')"),
     ({"sites.0.uplink": "0 B/s"}, "sites.0.uplink: must be above 0 (got '0 B/s')"),
-    ({"workload.model.heads": 3}, "workload.model.heads: 3 does not divide d_model (256)"),
+    (
+        {"workload.model.heads": 3},
+        "workload.model.heads: 3 does not divide d_model (256): give head_dim too, if heads have a width of "
+        "their own",
+    ),
     ({"workload.model.kv_heads": 3}, "workload.model.kv_heads: 3 does not divide heads (4)"),
     ({"workload.step_time": "0 s"}, "workload.step_time: must be above 0 (got '0 s')"),
     ({"workload.mfu": 1.5}, "workload.mfu: Input should be less than or equal to 1 (got 1.5)"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sim_worlds import TOPK, policies, policy, world, worlds
 
 from geosim.cost import build
+from geosim.scenario import Trunk
 from geosim.scenario.link import WanLink
 from geosim.sim import Tracer, closed_form, flat_weather, simulate
 from geosim.sim.closed_form import Reason, batch_from, steady_state
@@ -226,6 +227,42 @@ def test_plain_data_parallelism_in_calm_weather_is_the_plain_recurrence(jitter):
         if name != "site_parts_s":
             same = np.array_equal(value, getattr(walked, name))
             assert same or value == pytest.approx(getattr(walked, name)), name
+
+
+def through_a_trunk(scenario, rate, **fields):
+    """All links but the first through one trunk, and what else the scenario's sites share."""
+    across = tuple(link.between for link in scenario.wan[1:])
+    trunk = Trunk(name="sea", links=across, bandwidth_bytes_per_s=rate)
+    sites = tuple(site.model_copy(update=fields) for site in scenario.sites)
+    return scenario.model_copy(update={"trunks": (trunk,), "sites": sites})
+
+
+@pytest.mark.parametrize("fields", [{}, {"uplink_bytes_per_s": 3e6}, {"downlink_bytes_per_s": 3e6}])
+def test_a_trunk_under_steady_links_is_what_it_is_without_weather(fields):
+    """A trace of one point changes nothing, in what the links share either."""
+    steady = through_a_trunk(world(4), 4e6, **fields)
+    point = {"kind": "trace", "points": [{"at": "0 s", "bandwidth": "12.5 MB/s"}]}
+    plain = simulate(steady, FLAT, windows=6)
+    assert plain.step_time_s.mean > 1.2 * simulate(world(4), FLAT, windows=6).step_time_s.mean
+    assert simulate(varied(steady, point), FLAT, windows=6).to_dict() == plain.to_dict()
+    calm = flat_weather.run(build(steady, FLAT), 0, 7)
+    assert np.diff(calm.ends_s)[-1] == pytest.approx(plain.step_time_s.mean)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.sampled_from([*RANDOM[:4], *STATED]), st.floats(0.05, 1.0), st.floats(1.0, 4.0), st.integers(0, 3))
+def test_a_trunk_slows_where_it_is_narrow_and_only_there(kind, share, more, seed):
+    """Of the ring's ways, of 12.5 MB/s each, no more than two go the same way through it."""
+
+    def ends(rate):
+        made = varied(world(4), kind)
+        scenario = made if rate is None else through_a_trunk(made, rate)
+        return flat_weather.run(build(scenario, FLAT), seed, 6).ends_s
+
+    free, wide, narrow, narrower = (ends(r) for r in (None, more * 25e6, share * 25e6, share * 20e6))
+    assert np.array_equal(free, wide)
+    assert (narrow >= free * (1 - 1e-9)).all()
+    assert (narrower >= narrow * (1 - 1e-9)).all()
 
 
 def test_an_outage_stops_the_ring_for_as_long_as_tcp_waits():

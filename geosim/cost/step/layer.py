@@ -14,9 +14,9 @@ from geosim.cost.step.numbers import Machine, Number, Shape, Split
 # dropout reads 3 and writes 2, softmax reads 4 and writes 2.
 _SCORE_FORWARD, _SCORE_BACKWARD = 9.0, 11.0
 # Elements read and written a token, forward: two norms 4 h and two residuals with bias and dropout 7 h, which
-# sequence parallelism divides; splitting and transposing queries, keys and values 6 h; the activation,
-# which reads what each matrix up writes and writes one result. Backward reads the incoming gradient too:
-# twice that.
+# sequence parallelism divides; splitting and transposing queries, keys and values 6 times the queries' width;
+# the activation, which reads what each matrix up writes and writes one result. Backward reads the incoming
+# gradient too: twice that.
 _WHOLE, _HEADS = 11.0, 6.0
 # FlashAttention-2 (arXiv 2307.08691, section 4.1) counts 2.5 forward passes for the backward one, which
 # rebuilds the scores; model FLOPs count 2, and the fitted share absorbs the rest.
@@ -73,7 +73,7 @@ def layer_kernels(shape: Shape, split: Split, machine: Machine, known: Constants
     products = _products(shape, split, machine, known)
     core, core_backward = _attention(shape, split, machine, known)
     t, hidden = split.tensor, shape.hidden
-    elements = _WHOLE * hidden / np.where(split.sequence_parallel, t, 1) + _HEADS * hidden / t
+    elements = _WHOLE * hidden / np.where(split.sequence_parallel, t, 1) + _HEADS * shape.query_width / t
     elements = elements + shape.top_k * shape.matrices * shape.ffn / t
     memory = passes(machine.element_bytes * tokens * elements, machine, known)
     again = np.where(split.full, products + core + memory, np.where(split.selective, core, 0.0))
@@ -122,8 +122,8 @@ def _products(shape: Shape, split: Split, machine: Machine, known: Constants) ->
     def product(count: Number, inner: Number, columns: Number) -> Number:
         return matmul(count, inner, columns, machine.peak_flops, machine, known)
 
-    attention = product(tokens, hidden, (hidden + 2 * shape.kv_width) / t) + product(
-        tokens, hidden / t, hidden
+    attention = product(tokens, hidden, (shape.query_width + 2 * shape.kv_width) / t) + product(
+        tokens, shape.query_width / t, hidden
     )
     up = (shape.matrices - 1) * product(rows, hidden, shape.ffn / t)
     return attention + local * (up + product(rows, shape.ffn / t, hidden))
@@ -133,7 +133,7 @@ def _attention(shape: Shape, split: Split, machine: Machine, known: Constants) -
     """Forward and backward seconds of scores, softmax and weighted values, without recomputation."""
     sequence, t = shape.sequence, split.tensor
     count = split.micro_batch * shape.heads / t
-    width = shape.hidden / shape.heads
+    width = shape.head_width
     scores = count * sequence * sequence
     fused = fused_attention(4.0 * scores * width, machine, known)
     rate = machine.attention_flops

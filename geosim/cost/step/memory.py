@@ -61,15 +61,15 @@ def layer_activations(shape: Shape, split: Split) -> Number:
     """Bytes that one layer keeps of one micro-batch at 16 bits.
 
     Korthikanti et al. (arXiv 2205.05198), eq. 2 for tensor parallelism, eq. 4 with sequence parallelism, and
-    less 5 a s b s / t where attention is fused or recomputed, written for any width of keys and feed-forward:
-    their 24 s b h / t is 8 h for attention (6 h queries, keys and values, 2 h the output map's input) and
-    16 h = 2 x 2 ffn for the feed-forward part, or 3 x 2 ffn where it is gated. Without dropout two masks of 1
-    byte a hidden value fall away, and 3 of 5 bytes a score.
+    less 5 a s b s / t where attention is fused or recomputed, written for any width of queries, keys and
+    feed-forward: their 24 s b h / t is 8 h for attention (6 h queries, keys and values, 2 h the output map's
+    input) and 16 h = 2 x 2 ffn for the feed-forward part, or 3 x 2 ffn where it is gated. Without dropout two
+    masks of 1 byte a hidden value fall away, and 3 of 5 bytes a score.
     """
     tokens = split.micro_batch * shape.sequence
     masks = np.where(shape.dropout, 2, 0)
     whole = (8 + masks) * shape.hidden / np.where(split.sequence_parallel, split.tensor, 1)
-    divided = 2 * (shape.hidden + 2 * shape.kv_width) + 2 * shape.hidden
+    divided = 4 * (shape.query_width + shape.kv_width)
     divided = divided + 2 * shape.top_k * shape.matrices * shape.ffn
     kept_scores = ~(np.asarray(split.fused_attention, bool) | np.asarray(split.selective, bool))
     scores = np.where(kept_scores, np.where(shape.dropout, 5, 2) * shape.heads * shape.sequence, 0)

@@ -24,6 +24,7 @@ class Shape:
     layers: Number
     hidden: Number
     heads: Number
+    head_width: Number
     kv_width: Number
     ffn: Number
     matrices: Number
@@ -34,6 +35,11 @@ class Shape:
     experts: Number = 1
     top_k: Number = 1
     dropout: Number = False
+
+    @property
+    def query_width(self) -> Number:
+        """Width of the queries of all heads; hidden, unless heads have a width of their own."""
+        return self.heads * self.head_width
 
 
 @dataclass(frozen=True)
