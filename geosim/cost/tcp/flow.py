@@ -72,8 +72,8 @@ class Flow:
             forward, backward: the queues that data and acknowledgements take.
             control: congestion control.
             window: the most segments in flight, by the socket's buffers.
-            rounds: whether all that acknowledgements of one instant allow leaves at once, of any size; else bursts
-                are Linux's (`tcp_tso_autosize`).
+            rounds: whether all that acknowledgements of one instant allow leaves at once, of any size; else
+                bursts are Linux's (`tcp_tso_autosize`).
             extra_s: how much longer its round trip is than the queues', by its way to them.
         """
         self.clock = clock
