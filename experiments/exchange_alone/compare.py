@@ -34,9 +34,10 @@ def rows_of(known: dict[str, dict[str, Any]], points: tuple[Point, ...] = GRID) 
             continue
         seen = known[point.name]
         was = seen["mean_s"] if point.loss else seen["median_s"]
+        each = len(seen["seconds"]) // seen["sets"]
         row = {
             "name": point.name, "lossy": point.loss > 0, "carrier": point.carrier, "measured_s": was,
-            "spread": seen["spread"], "windows_s": by_windows(point), "law_s": by_law(point),
+            "spread": seen["spread"], "windows_s": by_windows(point, each), "law_s": by_law(point, each),
         }  # fmt: skip
         row["windows_error"] = row["windows_s"] / was - 1
         row["law_error"] = row["law_s"] / was - 1
