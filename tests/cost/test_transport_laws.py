@@ -74,6 +74,17 @@ def test_a_shorter_way_is_never_slower(size: float, rate: float, rtt: float, les
     assert time_for(size, wan(rate, rtt * less), "a") <= time_for(size, wan(rate, rtt), "a") * (1 + 1e-9)
 
 
+@given(st.sampled_from(("cubic", "reno", "bbr")), SIZES, RATES, TRIPS, st.floats(0.1, 1.0), st.integers(1, 8))
+def test_both_ways_a_shorter_way_costs_no_more_than_the_share(
+    algorithm: str, size: float, rate: float, rtt: float, less: float, flows: int
+) -> None:
+    """Not never slower: the first bandwidth-delay product goes at the whole rate, and a short path's is less."""
+    near = wan(rate, rtt * less, congestion_control=algorithm)
+    share = share_of(make_path(near, "a", two_way=True).stream_shares, flows)
+    far = time_for(size, wan(rate, rtt, congestion_control=algorithm), "a", flows, two_way=True)
+    assert time_for(size, near, "a", flows, two_way=True) <= far / share * (1 + 1e-9)
+
+
 @given(SIZES, RATES, TRIPS)
 def test_nothing_is_faster_than_link_and_light(size: float, rate: float, rtt: float) -> None:
     link = wan(rate, rtt)
