@@ -57,6 +57,7 @@ def measure(point: Point, progress: Callable[[int, int], None], trace: bool = Fa
         "ping_s": ping,
         "first_s": max(side["seconds"] for side in sets[0][0]),
         "sides": [[side["seconds"] for side in pair] for pair in used],
+        "began_s": [[side["began"] for side in pair] for pair in used],
         "retransmits": [[side["retransmits"] for side in pair] for pair in used],
         "cwnd": [[side["cwnd"] for side in pair] for pair in used],
         "ssthresh": [[side["ssthresh"] for side in pair] for pair in used],

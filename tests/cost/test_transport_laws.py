@@ -78,7 +78,7 @@ def test_a_shorter_way_is_never_slower(size: float, rate: float, rtt: float, les
 def test_both_ways_a_shorter_way_costs_no_more_than_the_share(
     algorithm: str, size: float, rate: float, rtt: float, less: float, flows: int
 ) -> None:
-    """Not never slower: the first bandwidth-delay product goes at the whole rate, and a short path's is less."""
+    """The first bandwidth-delay product goes at the whole rate, and a short path's is less."""
     near = wan(rate, rtt * less, congestion_control=algorithm)
     share = share_of(make_path(near, "a", two_way=True).stream_shares, flows)
     far = time_for(size, wan(rate, rtt, congestion_control=algorithm), "a", flows, two_way=True)
