@@ -41,7 +41,7 @@ def rows_of(known: dict[str, dict[str, Any]], points: tuple[Point, ...] = GRID) 
         row = {
             "name": point.name, "lossy": point.loss > 0, "held_out": point in HELD_OUT,
             "carrier": point.carrier, "measured_s": was, "spread": seen["spread"],
-            "windows_s": by_windows(point, each), "law_s": by_law(point, each),
+            "windows_s": by_windows(point, each, seen["sets"]), "law_s": by_law(point, each),
         }  # fmt: skip
         row["windows_error"] = row["windows_s"] / was - 1
         row["law_error"] = row["law_s"] / was - 1

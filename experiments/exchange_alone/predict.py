@@ -25,12 +25,13 @@ def link_of(point: Point, seed: int = 0) -> Duplex:
     )  # fmt: skip
 
 
-def by_windows(point: Point, repeats: int) -> float:
+def by_windows(point: Point, repeats: int, sets: int = 1) -> float:
     """Median seconds of the exchanges that are measured, or their mean where packets are lost.
 
     Args:
         point: whose.
         repeats: how many exchanges of each set of connections were measured.
+        sets: how many sets.
     """
     size = math.ceil(math.ceil(point.size_bytes / point.flows) / MSS)
     if point.loss:
@@ -50,15 +51,18 @@ def by_windows(point: Point, repeats: int) -> float:
                 1:
             ]
         )
-        for seed in range(point.sets)
+        for seed in range(sets)
     )
 
 
 def by_law(point: Point, repeats: int) -> float:
-    """Seconds of the last of the exchanges by `cost.transport`, as engine and closed form compute them."""
+    """Seconds of the last of the exchanges by `cost.transport`, with the round trip that a ping would say.
+
+    Without loss as engine and closed form compute them; those take connections that have lost before.
+    """
     link = WanLink(
-        between=("a", "b"), bandwidth_bytes_per_s=point.rate_bytes_per_s, rtt_s=point.rtt_s, loss=point.loss,
-        congestion_control=point.algorithm, window_bytes=WINDOW_SEGMENTS * MSS,
+        between=("a", "b"), bandwidth_bytes_per_s=point.rate_bytes_per_s, rtt_s=point.rtt_s + 2 * WAKE_S,
+        loss=point.loss, congestion_control=point.algorithm, window_bytes=WINDOW_SEGMENTS * MSS,
     )  # fmt: skip
     path = make_path(link, "a", point.both)
     limit, first = path.open_limit(point.flows), path.initial_window(point.flows)

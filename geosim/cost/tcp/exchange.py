@@ -117,7 +117,7 @@ def exchanges(
     for k in range(count):
         if k:
             clock.idle(gap_s)
-        apart = [[link.apart_s * chance.random() for _ in side] for side in senders]
+        apart = [[chance.uniform(0, link.apart_s) if link.apart_s else 0.0 for _ in side] for side in senders]
         out.append(_one(clock, ways, senders, segments, watch, skew_s * chance.random(), apart))
     return out
 
