@@ -1,6 +1,7 @@
 """Laws of one TCP flow on one path."""
 
 from dataclasses import replace
+from itertools import pairwise
 from statistics import fmean
 
 import numpy as np
@@ -176,6 +177,36 @@ def test_under_loss_a_faster_shorter_way_and_less_to_send_are_never_slower(
     assert lossy(wan(rate * more, rtt, **fields), size, flows, sent) <= time
     assert lossy(wan(rate, rtt / more, **fields), size, flows, sent) <= time
     assert lossy(wan(rate, rtt, **fields), size / more, flows, sent) <= time
+
+
+@pytest.mark.parametrize("algorithm", ["cubic", "reno", "bbr"])
+def test_no_step_of_loss_is_faster_wherever_the_first_one_falls(algorithm: str) -> None:
+    """Both ways too, and with windows that hold all there is to send."""
+    for size in (2.6e4, 2.6e5, 2.6e6):
+        times = []
+        for loss in np.geomspace(1e-7, 0.19, 300):
+            path = make_path(wan(7.2e7, 0.097, loss=float(loss), congestion_control=algorithm), "a", True)
+            times.append(float(time_under_loss(size, path, 7, path.initial_window(7))))
+        assert all(b >= a * (1 - 1e-9) for a, b in pairwise(times))
+
+
+@pytest.mark.parametrize(("algorithm", "kept"), [("cubic", 0.7), ("reno", 0.5)])
+def test_after_the_first_loss_the_mean_of_the_inverse_window_grows_to_the_steady_one(
+    algorithm: str, kept: float
+) -> None:
+    """Poisson losses, each of which leaves `kept`: E[1 / W] = exp((1 / kept - 1) p m) / W(0), as a sum."""
+    loss, rtt, size = 1e-4, 0.1, 6e7
+    path = make_path(wan(1.25e9, rtt, loss=loss, congestion_control=algorithm), "a")
+    per_byte, steady, times = loss / 1500, path.flow_window_bytes, []
+    sent = 3 / per_byte
+    for part in range(8):
+        first = -np.log(1 - (part + 0.5) / 8) / per_byte
+        m = np.linspace(0, size, 20001) + sent - first
+        inverse = np.exp((1 / kept - 1) * per_byte * m) / (kept * min(path.open_limit(1), first + 15000))
+        inverse = np.clip(inverse, 1 / (path.open_rate(1) * rtt), 1 / steady)
+        times.append(rtt * size * (inverse[1:] + inverse[:-1]).mean() / 2)
+    seen = float(time_under_loss(size, path, 1, path.open_limit(1), sent))
+    assert seen == pytest.approx(fmean(times) + rtt * (1 - np.exp(-per_byte * size)), rel=1e-3)
 
 
 @pytest.mark.parametrize("algorithm", ["cubic", "reno"])
