@@ -14,7 +14,8 @@ import typer
 from rich.table import Table
 
 from experiments.console import console, run_app, write_json
-from experiments.exchange_alone.grid import GLOO, GRID, Point
+from experiments.exchange_alone.grid import GLOO, GRID, HELD_OUT, PLAIN, Point
+from experiments.exchange_alone.measure import of_sets
 from experiments.exchange_alone.predict import MSS, by_law, by_windows, link_of
 from experiments.exchange_alone.store import RESULTS, load
 from geosim.cost.tcp.exchange import exchanges
@@ -24,6 +25,8 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 PREDICTED = RESULTS.with_name("exchange_alone_predicted.json")
 WINDOW = RESULTS.with_name("exchange_alone_window.json")
 _BOOTSTRAPS = 2000
+# A third of the points that were in view while the models were made.
+THIRD = frozenset(random.Random(8312).sample(sorted(point.name for point in PLAIN), len(PLAIN) // 3))
 
 
 def rows_of(known: dict[str, dict[str, Any]], points: tuple[Point, ...] = GRID) -> list[dict[str, Any]]:
@@ -34,14 +37,19 @@ def rows_of(known: dict[str, dict[str, Any]], points: tuple[Point, ...] = GRID) 
             continue
         seen = known[point.name]
         was = seen["mean_s"] if point.loss else seen["median_s"]
+        each = len(seen["seconds"]) // seen["sets"]
         row = {
-            "name": point.name, "lossy": point.loss > 0, "carrier": point.carrier, "measured_s": was,
-            "spread": seen["spread"], "windows_s": by_windows(point), "law_s": by_law(point),
+            "name": point.name, "lossy": point.loss > 0, "held_out": point in HELD_OUT,
+            "carrier": point.carrier, "measured_s": was, "spread": seen["spread"],
+            "windows_s": by_windows(point, each, seen["sets"]), "law_s": by_law(point, each),
         }  # fmt: skip
         row["windows_error"] = row["windows_s"] / was - 1
         row["law_error"] = row["law_s"] / was - 1
         if point.loss:
             row["interval_s"] = interval(seen["seconds"])
+        elif seen["sets"] > 1:
+            sets = of_sets(seen["seconds"], seen["sets"])
+            row["sets_s"] = min(sets), max(sets)
         rows.append(row)
     return rows
 
@@ -54,15 +62,24 @@ def interval(seconds: list[float]) -> tuple[float, float]:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and worst errors of points on sockets, with and without loss, and how far gloo is from sockets."""
+    """Mean and worst errors of points on sockets, by group, and how far gloo is from sockets."""
+    some = [row for row in rows if row["carrier"] == "sockets"]
+    seen = [row for row in some if not row["held_out"]]
+    groups = {
+        "without loss": [row for row in seen if not row["lossy"]],
+        "with loss": [row for row in seen if row["lossy"]],
+        "drawn third": [row for row in seen if row["name"] in THIRD and not row["lossy"]],
+        "other two thirds": [row for row in seen if row["name"] not in THIRD and not row["lossy"]],
+        "held out, without loss": [row for row in some if row["held_out"] and not row["lossy"]],
+        "held out, with loss": [row for row in some if row["held_out"] and row["lossy"]],
+    }
     out: dict[str, Any] = {}
-    for group, lossy in (("without loss", False), ("with loss", True)):
-        some = [row for row in rows if row["lossy"] == lossy and row["carrier"] == "sockets"]
-        if not some:
+    for group, members in groups.items():
+        if not members:
             continue
-        out[group] = {"points": len(some)}
+        out[group] = {"points": len(members)}
         for kind in ("windows", "law"):
-            errors = [abs(row[f"{kind}_error"]) for row in some]
+            errors = [abs(row[f"{kind}_error"]) for row in members]
             out[group] |= {f"{kind}_mean": fmean(errors), f"{kind}_worst": max(errors)}
     by_name = {row["name"]: row["measured_s"] for row in rows}
     pairs = [

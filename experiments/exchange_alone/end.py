@@ -89,13 +89,14 @@ class SocketEnd:
 
     def exchange(self, start: float) -> dict[str, Any]:
         """Send and receive from `start` on; seconds until all had come, and what TCP says of itself."""
-        ended = [0.0] * self._flows
+        began, ended = [0.0] * self._flows, [0.0] * self._flows
         samples: list[list[Any]] = []
         stop = threading.Event()
         before = [info(c)["retransmits"] for c in self._connections]
 
-        def send(connection: socket.socket) -> None:
+        def send(i: int, connection: socket.socket) -> None:
             time.sleep(max(0.0, start - time.monotonic()))
+            began[i] = time.monotonic() - start
             connection.sendall(self._payload)
 
         def receive(i: int, connection: socket.socket) -> None:
@@ -116,7 +117,7 @@ class SocketEnd:
                     samples.append([round(now, 5), *[[r["cwnd"], r["ssthresh"], r["unacked"]] for r in rows]])
 
         threads = [threading.Thread(target=receive, args=pair) for pair in enumerate(self._connections)]
-        threads += [threading.Thread(target=send, args=(c,)) for c in self._connections]
+        threads += [threading.Thread(target=send, args=pair) for pair in enumerate(self._connections)]
         watcher = threading.Thread(target=sample)
         if self._trace:
             watcher.start()
@@ -130,6 +131,7 @@ class SocketEnd:
         last = [info(c) for c in self._connections]
         return {
             "seconds": max(ended) if self._receives else 0.0,
+            "began": began,
             "retransmits": sum(now["retransmits"] for now in last) - sum(before),
             "cwnd": [now["cwnd"] for now in last],
             "ssthresh": [now["ssthresh"] for now in last],
@@ -181,7 +183,7 @@ class GlooEnd:
         self._channel.exchange(0, 0, self._payload)
         seconds = time.monotonic() - start
         self._channel.expect(0)
-        return {"seconds": seconds, "retransmits": 0, "cwnd": [], "ssthresh": [], "trace": []}
+        return {"seconds": seconds, "began": [], "retransmits": 0, "cwnd": [], "ssthresh": [], "trace": []}
 
 
 def info(connection: socket.socket) -> dict[str, int]:

@@ -1,9 +1,11 @@
 """The points of the grid: what goes over which path, in which state of the connections."""
 
+import random
 from dataclasses import dataclass
 
 KIB, MIB = 1024, 1024 * 1024
-_BUDGET_S = 9.0  # a point's repeats take about this long
+_BUDGET_S = 9.0  # a fresh point's repeats take about this long
+_SETS, _IDLE_REPEATS = 5, 3
 _LOSSY_REPEATS = 40
 
 
@@ -63,10 +65,17 @@ class Point:
         return self.rtt_ms / 1e3
 
     @property
+    def sets(self) -> int:
+        """Sets of connections that are measured: idle ones keep what HyStart found at first."""
+        return 1 if self.fresh else _SETS
+
+    @property
     def repeats(self) -> int:
-        """How many exchanges are measured."""
+        """How many exchanges of each set are measured."""
         if self.loss:
             return _LOSSY_REPEATS
+        if not self.fresh:
+            return _IDLE_REPEATS
         about = self.size_bytes / self.rate_bytes_per_s / 0.6 + 4 * self.rtt_s + self.gap_s
         return max(3, min(9, int(_BUDGET_S / about)))
 
@@ -124,7 +133,25 @@ def _over_gloo() -> list[Point]:
     ]
 
 
+def _held_out() -> list[Point]:
+    """Points that nothing was chosen by: drawn at random from values that the others lack."""
+    draw = random.Random(8312)
+    points = []
+    for i in range(12):
+        fresh, loss = i % 4 != 3, draw.choice((2e-4, 5e-4, 2e-3, 5e-3)) if i % 3 == 2 else 0.0
+        points.append(
+            Point(
+                draw.choice((30, 75, 150, 400)), draw.choice((10, 30, 60, 150)),
+                draw.choice((256, 512, 2048, 8192)) * KIB, draw.choice((1, 2, 3, 6)),
+                draw.choice(("cubic", "cubic", "reno", "bbr")), fresh or loss > 0, loss=loss,
+                gap_s=0.1 if loss else 0.2 if fresh else 1.0,
+            )
+        )  # fmt: skip
+    return points
+
+
 PLAIN = tuple(_plain())
 LOSSY = tuple(_lossy())
 GLOO = tuple(_over_gloo())
-GRID = PLAIN + LOSSY + GLOO
+HELD_OUT = tuple(_held_out())
+GRID = PLAIN + LOSSY + GLOO + HELD_OUT

@@ -28,7 +28,6 @@ def measure(point: Point, progress: Callable[[int, int], None], trace: bool = Fa
         (half of the distance between the quartiles over the median), and what TCP said after each.
     """
     link = LinkSpec(point.rate_bytes_per_s, point.rtt_s / 2, loss=point.loss)
-    rows: list[list[dict[str, Any]]] = []
     with EmulatedWan(
         ["a", "b"], {("a", "b"): link, ("b", "a"): link},
         congestion_control=point.algorithm, sysctls={"net.ipv4.tcp_no_metrics_save": "1"},
@@ -41,37 +40,54 @@ def measure(point: Point, progress: Callable[[int, int], None], trace: bool = Fa
             _answer(end)
         _ask(ends, {"do": "ping"})
         ping = max(_answer(end) for end in ends)
-        skipped = 0 if point.fresh else 1
-        for k in range(point.repeats + skipped):
-            progress(k, point.repeats + skipped)
-            if point.fresh or k == 0:
-                _ask(ends, {"do": "connect"})
-                for end in ends:
-                    _answer(end)
-                time.sleep(2 * point.rtt_s)  # so that the last of the handshakes is over
-            start = time.monotonic() + max(point.gap_s, _LEAD_S if point.fresh or k == 0 else 0.0)
-            _ask(ends, {"do": "exchange", "start": start})
-            rows.append([_answer(end) for end in ends])
+        sets = [_set(ends, point, i, progress) for i in range(point.sets)]
         for end in ends:
             end.stdin.close()
             end.wait(timeout=10)
-    used = rows[skipped:]
+    used = [pair for rows in sets for pair in (rows if point.fresh else rows[1:])]
     seconds = [max(side["seconds"] for side in pair) for pair in used]
     return {
         **asdict(point),
         "name": point.name,
+        "sets": point.sets,
         "seconds": seconds,
-        "median_s": median(seconds),
+        "median_s": median(of_sets(seconds, point.sets)),
         "mean_s": fmean(seconds),
         "spread": _spread(seconds),
         "ping_s": ping,
-        "first_s": max(side["seconds"] for side in rows[0]),
+        "first_s": max(side["seconds"] for side in sets[0][0]),
         "sides": [[side["seconds"] for side in pair] for pair in used],
+        "began_s": [[side["began"] for side in pair] for pair in used],
         "retransmits": [[side["retransmits"] for side in pair] for pair in used],
         "cwnd": [[side["cwnd"] for side in pair] for pair in used],
         "ssthresh": [[side["ssthresh"] for side in pair] for pair in used],
-        **({"trace": [[side["trace"] for side in pair] for pair in rows]} if trace else {}),
+        **({"trace": [[side["trace"] for side in pair] for rows in sets for pair in rows]} if trace else {}),
     }
+
+
+def of_sets(seconds: list[float], sets: int) -> list[float]:
+    """The median of each set of connections."""
+    each = len(seconds) // sets
+    return [median(seconds[i * each : (i + 1) * each]) for i in range(sets)]
+
+
+def _set(
+    ends: list[Any], point: Point, number: int, progress: Callable[[int, int], None]
+) -> list[list[dict[str, Any]]]:
+    """Exchanges on connections of their own each, or, of idle points, on one set after a first exchange."""
+    count = point.repeats + (0 if point.fresh else 1)
+    rows = []
+    for k in range(count):
+        progress(number * count + k, point.sets * count)
+        if point.fresh or k == 0:
+            _ask(ends, {"do": "connect"})
+            for end in ends:
+                _answer(end)
+            time.sleep(2 * point.rtt_s)  # so that the last of the handshakes is over
+        start = time.monotonic() + max(point.gap_s, _LEAD_S if point.fresh or k == 0 else 0.0)
+        _ask(ends, {"do": "exchange", "start": start})
+        rows.append([_answer(end) for end in ends])
+    return rows
 
 
 def _start(wan: EmulatedWan, point: Point, trace: bool, listens: bool) -> Any:

@@ -4,8 +4,8 @@ import math
 from statistics import fmean, median
 
 from experiments.exchange_alone.grid import Point
-from geosim.cost.tcp.exchange import Duplex, Progress, exchanges
-from geosim.cost.transport import make_path, send_time, window_after, window_restart, wire_bytes
+from geosim.cost.tcp.exchange import Duplex, exchanges
+from geosim.cost.transport import make_path, time_under_loss, window_after, window_restart, wire_bytes
 from geosim.scenario import WanLink
 
 MSS = 1448
@@ -25,40 +25,51 @@ def link_of(point: Point, seed: int = 0) -> Duplex:
     )  # fmt: skip
 
 
-def by_windows(point: Point) -> float:
-    """Median seconds of the exchanges that are measured, or their mean where packets are lost."""
+def by_windows(point: Point, repeats: int, sets: int = 1) -> float:
+    """Median seconds of the exchanges that are measured, or their mean where packets are lost.
+
+    Args:
+        point: whose.
+        repeats: how many exchanges of each set of connections were measured.
+        sets: how many sets.
+    """
     size = math.ceil(math.ceil(point.size_bytes / point.flows) / MSS)
     if point.loss:
         return fmean(
             exchanges(link_of(point, seed), size, point.flows, 1, 0.0)[0].seconds
             for seed in range(_LOSSY_SEEDS)
         )
-    return median(p.seconds for p in run(point, size))
-
-
-def run(point: Point, size: int, watch: bool = False) -> list[Progress]:
-    """The measured exchanges of a point: fresh ones on connections of their own."""
     if point.fresh:
-        return [
-            exchanges(link_of(point, seed), size, point.flows, 1, 0.0, point.both, watch)[0]
-            for seed in range(point.repeats)
-        ]
-    return exchanges(link_of(point), size, point.flows, point.repeats + 1, point.gap_s, point.both, watch)[1:]
+        return median(
+            exchanges(link_of(point, seed), size, point.flows, 1, 0.0, point.both)[0].seconds
+            for seed in range(repeats)
+        )
+    return median(
+        median(
+            p.seconds
+            for p in exchanges(link_of(point, seed), size, point.flows, repeats + 1, point.gap_s, point.both)[
+                1:
+            ]
+        )
+        for seed in range(sets)
+    )
 
 
-def by_law(point: Point) -> float:
-    """Seconds of the last of the exchanges by `cost.transport`, as engine and closed form compute them."""
+def by_law(point: Point, repeats: int) -> float:
+    """Seconds of the last of the exchanges by `cost.transport`, with the round trip that a ping would say.
+
+    Without loss as engine and closed form compute them; those take connections that have lost before.
+    """
     link = WanLink(
-        between=("a", "b"), bandwidth_bytes_per_s=point.rate_bytes_per_s, rtt_s=point.rtt_s, loss=point.loss,
-        congestion_control=point.algorithm, window_bytes=WINDOW_SEGMENTS * MSS,
+        between=("a", "b"), bandwidth_bytes_per_s=point.rate_bytes_per_s, rtt_s=point.rtt_s + 2 * WAKE_S,
+        loss=point.loss, congestion_control=point.algorithm, window_bytes=WINDOW_SEGMENTS * MSS,
     )  # fmt: skip
     path = make_path(link, "a", point.both)
-    limit, first = path.window_limit(point.flows), path.initial_window(point.flows)
+    limit, first = path.open_limit(point.flows), path.initial_window(point.flows)
     size, window, seconds = wire_bytes(point.size_bytes, link), first, 0.0
-    for k in range(1 if point.fresh else point.repeats + 1):
+    for k in range(1 if point.fresh else repeats + 1):
         if k:
             window = float(window_restart(window, point.gap_s, first, path.rto_s, path.restarts))
-        stream = path.stream_rate(point.flows)
-        seconds = float(send_time(size, path.rate_bytes_per_s, path.rtt_s, window, limit, stream))
+        seconds = float(time_under_loss(size, path, point.flows, window, k * size))
         window = float(window_after(window, size, limit))
     return seconds + path.rtt_s / 2

@@ -1,10 +1,15 @@
 """Laws of one TCP flow on one path."""
 
+from dataclasses import replace
+from itertools import pairwise
+from statistics import fmean
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geosim.cost.tcp.exchange import Duplex, exchanges
 from geosim.cost.tcp.shares import share_of, two_way_shares
 from geosim.cost.transport import (
     loss_window,
@@ -12,6 +17,7 @@ from geosim.cost.transport import (
     payload_share,
     send_time,
     time_for,
+    time_under_loss,
     window_after,
     window_restart,
     wire_bytes,
@@ -67,6 +73,17 @@ def test_more_bandwidth_is_never_slower(size: float, rate: float, rtt: float, mo
 @given(SIZES, RATES, TRIPS, st.floats(0.2, 1.0))
 def test_a_shorter_way_is_never_slower(size: float, rate: float, rtt: float, less: float) -> None:
     assert time_for(size, wan(rate, rtt * less), "a") <= time_for(size, wan(rate, rtt), "a") * (1 + 1e-9)
+
+
+@given(st.sampled_from(("cubic", "reno", "bbr")), SIZES, RATES, TRIPS, st.floats(0.1, 1.0), st.integers(1, 8))
+def test_both_ways_a_shorter_way_costs_no_more_than_the_share(
+    algorithm: str, size: float, rate: float, rtt: float, less: float, flows: int
+) -> None:
+    """The first bandwidth-delay product goes at the whole rate, and a short path's is less."""
+    near = wan(rate, rtt * less, congestion_control=algorithm)
+    share = share_of(make_path(near, "a", two_way=True).stream_shares, flows)
+    far = time_for(size, wan(rate, rtt, congestion_control=algorithm), "a", flows, two_way=True)
+    assert time_for(size, near, "a", flows, two_way=True) <= far / share * (1 + 1e-9)
 
 
 @given(SIZES, RATES, TRIPS)
@@ -130,6 +147,102 @@ def test_the_default_window_is_what_one_flow_gets_of_a_long_fat_path() -> None:
 
 
 ALGORITHMS = st.sampled_from(("cubic", "reno", "bbr"))
+LOSSES = st.floats(1e-7, 0.5)
+
+
+def lossy(link: WanLink, size: float, flows: int, sent: float) -> float:
+    """Seconds of `size` bytes on the wire, from the initial window on."""
+    path = make_path(link, "a")
+    return float(time_under_loss(size, path, flows, path.initial_window(flows), sent))
+
+
+@given(ALGORITHMS, SIZES, RATES, TRIPS, LOSSES, st.floats(1.0, 100.0), st.integers(1, 8), st.floats(0, 1e9))
+def test_more_loss_is_never_faster(
+    algorithm: str, size: float, rate: float, rtt: float, loss: float, more: float, flows: int, sent: float
+) -> None:
+    times = [
+        lossy(wan(rate, rtt, loss=p, congestion_control=algorithm), size, flows, sent)
+        for p in (0.0, loss, min(0.5, loss * more))
+    ]
+    assert times[0] <= times[1] * (1 + 1e-9)
+    assert times[1] <= times[2] * (1 + 1e-9)
+
+
+@given(ALGORITHMS, SIZES, RATES, TRIPS, LOSSES, st.floats(1.0, 10.0), st.integers(1, 8), st.floats(0, 1e9))
+def test_under_loss_a_faster_shorter_way_and_less_to_send_are_never_slower(
+    algorithm: str, size: float, rate: float, rtt: float, loss: float, more: float, flows: int, sent: float
+) -> None:
+    fields = {"loss": loss, "congestion_control": algorithm}
+    time = lossy(wan(rate, rtt, **fields), size, flows, sent) * (1 + 1e-9)
+    assert lossy(wan(rate * more, rtt, **fields), size, flows, sent) <= time
+    assert lossy(wan(rate, rtt / more, **fields), size, flows, sent) <= time
+    assert lossy(wan(rate, rtt, **fields), size / more, flows, sent) <= time
+
+
+@pytest.mark.parametrize("algorithm", ["cubic", "reno", "bbr"])
+def test_no_step_of_loss_is_faster_wherever_the_first_one_falls(algorithm: str) -> None:
+    """Both ways too, and with windows that hold all there is to send."""
+    for size in (2.6e4, 2.6e5, 2.6e6):
+        times = []
+        for loss in np.geomspace(1e-7, 0.19, 300):
+            path = make_path(wan(7.2e7, 0.097, loss=float(loss), congestion_control=algorithm), "a", True)
+            times.append(float(time_under_loss(size, path, 7, path.initial_window(7))))
+        assert all(b >= a * (1 - 1e-9) for a, b in pairwise(times))
+
+
+@pytest.mark.parametrize(("algorithm", "kept"), [("cubic", 0.7), ("reno", 0.5)])
+def test_after_the_first_loss_the_mean_of_the_inverse_window_grows_to_the_steady_one(
+    algorithm: str, kept: float
+) -> None:
+    """Poisson losses, each of which leaves `kept`: E[1 / W] = exp((1 / kept - 1) p m) / W(0), as a sum."""
+    loss, rtt, size = 1e-4, 0.1, 6e7
+    path = make_path(wan(1.25e9, rtt, loss=loss, congestion_control=algorithm), "a")
+    per_byte, steady, times = loss / 1500, path.flow_window_bytes, []
+    sent = 3 / per_byte
+    for part in range(8):
+        first = -np.log(1 - (part + 0.5) / 8) / per_byte
+        m = np.linspace(0, size, 20001) + sent - first
+        inverse = np.exp((1 / kept - 1) * per_byte * m) / (kept * min(path.open_limit(1), first + 15000))
+        inverse = np.clip(inverse, 1 / (path.open_rate(1) * rtt), 1 / steady)
+        times.append(rtt * size * (inverse[1:] + inverse[:-1]).mean() / 2)
+    seen = float(time_under_loss(size, path, 1, path.open_limit(1), sent))
+    assert seen == pytest.approx(fmean(times) + rtt * (1 - np.exp(-per_byte * size)), rel=1e-3)
+
+
+@pytest.mark.parametrize("algorithm", ["cubic", "reno"])
+def test_connections_that_have_lost_often_hold_the_published_window(algorithm: str) -> None:
+    link = wan(1.25e9, 0.1, loss=1e-4, congestion_control=algorithm)
+    rate = loss_window(1e-4, 0.1, 1500, algorithm) / payload_share(1500) / 0.1
+    path = make_path(link, "a")
+    assert path.stream_rate(1) == pytest.approx(rate)
+    assert lossy(link, 1e9, 1, 1e12) == pytest.approx(1e9 / rate, rel=1e-3)
+    # The first of many bytes are faster: nothing is lost before slow start has opened the window.
+    assert lossy(link, 5e6, 1, 0.0) < 0.5 * lossy(link, 5e6, 1, 1e12)
+
+
+def test_under_loss_arrays_give_what_scalars_give() -> None:
+    path = make_path(wan(loss=1e-3), "a")
+    sizes, sent = np.geomspace(10, 1e9, 30), np.geomspace(1, 1e8, 30)
+    together = time_under_loss(sizes, path, 2, 30000.0, sent)
+    assert together == pytest.approx(
+        [float(time_under_loss(n, path, 2, 30000.0, s)) for n, s in zip(sizes, sent, strict=True)], rel=1e-12
+    )
+
+
+# Fresh flows both ways, far from the paths that were measured.
+@pytest.mark.parametrize(
+    ("algorithm", "rate", "rtt", "segments", "loss"),
+    [("cubic", 25e6, 0.05, 2000, 3e-4), ("reno", 25e6, 0.05, 1000, 1e-3), ("cubic", 5e6, 0.1, 500, 3e-3)],
+)
+def test_under_loss_the_law_is_near_the_window_model(
+    algorithm: str, rate: float, rtt: float, segments: int, loss: float
+) -> None:
+    link = Duplex(rate, rtt, max(rate * rtt, 262144.0), algorithm=algorithm, loss=loss)
+    seen = fmean(exchanges(replace(link, seed=s), segments, 1, 1, 0.0)[0].seconds for s in range(30))
+    law = time_for(
+        segments * 1448, wan(rate, rtt, loss=loss, congestion_control=algorithm), "a", two_way=True
+    )
+    assert law - rtt / 2 == pytest.approx(seen, rel=0.25)
 
 
 @given(ALGORITHMS, st.floats(1.0, 1e9), st.floats(1.0, 1e9), st.floats(1.0, 10.0), st.integers(1, 20))

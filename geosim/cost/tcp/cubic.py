@@ -26,18 +26,24 @@ _BURST_BYTES = 4 * 65536.0
 class Cubic(Control):
     """One flow's state; the names are those of RFC 8312 where it has some."""
 
-    def __init__(self, c: float = 0.4, hystart: bool = True) -> None:
+    def __init__(
+        self, c: float = 0.4, hystart: bool = True, fast_convergence: bool = True, w_max: float = 0.0
+    ) -> None:
         """A new connection's.
 
         Args:
             c: aggressiveness, segments per second cubed (RFC 8312, section 5).
             hystart: whether slow start ends early.
+            fast_convergence: whether a window below the last maximum gives way to others (section 4.6).
+            w_max: the window at a loss before, segments; 0: there was none.
         """
         self._c = c
+        self._fast_convergence = fast_convergence
         self._found = not hystart
         self._least_s = 0.0
         self._count = 0.0
         self._reset()
+        self._w_max = w_max
         self._end = -1
         self._round_start = self._last_ack = 0.0
         self._round_rtt = float("inf")
@@ -133,7 +139,8 @@ class Cubic(Control):
         """0.7 of the window; a window below the last maximum gives way to others (fast convergence)."""
         self._epoch = -1.0
         cwnd = flow.cwnd
-        self._w_max = cwnd * (1 + _BETA) / 2 if cwnd < self._w_max else float(cwnd)
+        fewer = self._fast_convergence and cwnd < self._w_max
+        self._w_max = cwnd * (1 + _BETA) / 2 if fewer else float(cwnd)
         return max(int(cwnd * _BETA), 2)
 
     def lose_all(self, flow: "Flow") -> None:

@@ -42,6 +42,8 @@ class Duplex:
         loss: probability that a segment is lost.
         host_s: mean time that hosts take to see what has arrived, evenly spread from none to twice that. It
             also keeps flows out of step that nothing else tells apart (Floyd and Jacobson, 1992).
+        apart_s: within how long an end's connections begin to send, each at random: threads that wake one by
+            one.
         wake_s: how much longer it takes where nothing has arrived for a millisecond: processors that sleep.
         seed: of losses and of these.
     """
@@ -55,6 +57,7 @@ class Duplex:
     loss: float = 0.0
     host_s: float = 5e-5
     wake_s: float = 0.0
+    apart_s: float = 0.0
     seed: int = 0
 
 
@@ -114,12 +117,19 @@ def exchanges(
     for k in range(count):
         if k:
             clock.idle(gap_s)
-        out.append(_one(clock, ways, senders, segments, watch, skew_s * chance.random()))
+        apart = [[chance.uniform(0, link.apart_s) if link.apart_s else 0.0 for _ in side] for side in senders]
+        out.append(_one(clock, ways, senders, segments, watch, skew_s * chance.random(), apart))
     return out
 
 
 def _one(
-    clock: Clock, ways: list[Queue], senders: list[list[Flow]], segments: int, watch: bool, skew_s: float
+    clock: Clock,
+    ways: list[Queue],
+    senders: list[list[Flow]],
+    segments: int,
+    watch: bool,
+    skew_s: float,
+    apart: list[list[float]],
 ) -> Progress:
     start = clock.now
     progress = Progress()
@@ -153,7 +163,11 @@ def _one(
     if watch:
         senders[0][0].windows = []
     for way, side in enumerate(senders):
-        clock.at(start + way * skew_s, partial(_give, segments=segments), side)
+        groups: dict[float, list[Flow]] = {}
+        for flow, later in zip(side, apart[way], strict=True):
+            groups.setdefault(later, []).append(flow)
+        for later, together in groups.items():
+            clock.at(start + way * skew_s + later, partial(_give, segments=segments), together)
     clock.run(lambda: not any(left), start + _FOREVER_S)
     for side in senders:
         for flow in side:
@@ -168,7 +182,7 @@ def _one(
 
 
 def _give(side: list[Flow], segments: int) -> None:
-    """All of an end's connections are given data at once, so that what they send at first is interleaved."""
+    """Connections that begin at one time are given data in turns: what they send at first is interleaved."""
     for flow in side:
         flow.give(min(segments, _PART))
     for at in range(_PART, segments, _PART):

@@ -62,7 +62,7 @@ class Flow:
         backward: Queue,
         control: Control,
         window: int,
-        most_burst: int | None = None,
+        rounds: bool = False,
         extra_s: float = 0.0,
     ) -> None:
         """A connection just opened.
@@ -72,7 +72,8 @@ class Flow:
             forward, backward: the queues that data and acknowledgements take.
             control: congestion control.
             window: the most segments in flight, by the socket's buffers.
-            most_burst: the most segments handed over at once; None: what Linux would (`tcp_tso_autosize`).
+            rounds: whether all that acknowledgements of one instant allow leaves at once, of any size; else
+                bursts are Linux's (`tcp_tso_autosize`).
             extra_s: how much longer its round trip is than the queues', by its way to them.
         """
         self.clock = clock
@@ -97,7 +98,7 @@ class Flow:
         self._forward, self._backward = forward, backward
         self._window = window
         self._extra_s = extra_s
-        self._most_burst = most_burst
+        self._rounds = rounds
         self._outstanding: deque[Chunk] = deque()
         self._repeats: deque[Chunk] = deque()
         self._to_repeat: deque[tuple[int, int]] = deque()
@@ -206,8 +207,8 @@ class Flow:
 
     def _burst(self) -> int:
         """Segments handed over at once: a millisecond's worth, up to 64 KiB."""
-        if self._most_burst is not None:
-            return self._most_burst
+        if self._rounds:
+            return 1 << 60
         rate = self.control.pacing_rate
         if rate is None:
             factor = 2.0 if self.cwnd < self.ssthresh / 2 else 1.2
@@ -293,7 +294,10 @@ class Flow:
         if self.windows is not None:
             self.windows.append((now, self.cwnd))
         self._arm(now)
-        self.send()
+        if self._rounds:
+            self._wake_at(now)
+        else:
+            self.send()
 
     def _move_unacked(self, newest: Chunk) -> None:
         repeats = self._repeats

@@ -13,7 +13,7 @@ _ENDLESS = 1 << 60
 def mean_window(
     control: Control, rtt_s: float, until_loss: Callable[[], int], first: int, losses: int, skipped: int
 ) -> float:
-    """Segments delivered a round trip, between two losses far apart.
+    """Segments in flight on the mean, between two losses far apart: what is sent a round trip (Little).
 
     Args:
         control: of the one flow.
@@ -33,10 +33,10 @@ def mean_window(
 
     forward = Queue(float("inf"), rtt_s / 2, float("inf"), 1500.0, draw)
     backward = Queue(float("inf"), rtt_s / 2, float("inf"), 1500.0)
-    flow = Flow(clock, forward, backward, control, _ENDLESS, most_burst=_ENDLESS)
+    flow = Flow(clock, forward, backward, control, _ENDLESS, rounds=True)
     flow.ssthresh = first
     flow.give(_ENDLESS)
     clock.run(lambda: lost > skipped, float("inf"))
-    began, before = clock.now, flow.received
+    began, before = clock.now, flow.received + forward.dropped
     clock.run(lambda: lost > skipped + losses, float("inf"))
-    return (flow.received - before) / (clock.now - began) * rtt_s
+    return (flow.received + forward.dropped - before) / (clock.now - began) * rtt_s
