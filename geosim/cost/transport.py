@@ -30,6 +30,10 @@ _LEAST_QUEUE_BYTES = 256 * 1024  # of a link that states none
 _LOSS_BASED_GAIN = 1.2  # window at the end of slow start over the bandwidth-delay product
 _BBR_GAIN = 2.0  # its window over the bandwidth-delay product
 _BBR_LOSS_LIMIT = 0.2
+# Windows of data in a send buffer that the kernel has let grow: 2 of full packets' bookkeeping, 3 for BBR
+# (Linux, `tcp_sndbuf_expand`), 2304 bytes a packet of 1448, of which a buffer holds 0.69 as data.
+_BUFFER_WINDOWS = 2.2
+_BBR_BUFFER_WINDOWS = 3.3
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class Path:
         stream_shares: of the rate, that `cost.tcp.shares.FLOWS` flows reach out of slow start.
         rto_s: retransmission timeout; silence for that long halves a window.
         restarts: whether silence halves windows at all (BBR keeps its estimate of the bandwidth).
+        flow_buffer_bytes: the most that one flow's send buffer holds.
+        buffer_windows: how many windows of data a send buffer grows to.
     """
 
     rate_bytes_per_s: float
@@ -55,6 +61,8 @@ class Path:
     stream_shares: tuple[float, ...]
     rto_s: float
     restarts: bool
+    flow_buffer_bytes: float = math.inf
+    buffer_windows: float = math.inf
 
     def window_limit(self, flows: int) -> float:
         """The most that `flows` flows together have in flight."""
@@ -63,6 +71,15 @@ class Path:
     def initial_window(self, flows: int) -> float:
         """What `flows` fresh flows together send at once."""
         return min(flows * self.flow_initial_bytes, self.window_limit(flows))
+
+    def send_buffer(self, flows: int) -> float:
+        """What the kernel takes of `flows` flows together before it has been sent and acknowledged.
+
+        Linux lets a socket's send buffer grow with the window and never shrinks it (`tcp_sndbuf_expand`,
+        `net.ipv4.tcp_wmem`). It counts as grown to the windows' limit: who has not filled that yet has sent
+        no more than 1.5 of its windows (`window_after`), which the buffer holds.
+        """
+        return min(flows * self.flow_buffer_bytes, self.buffer_windows * self.window_limit(flows))
 
     def stream_rate(self, flows: int, alone: bool = False) -> float:
         """Bytes per second that `flows` flows together reach once out of slow start.
@@ -119,6 +136,8 @@ def make_path(link: WanLink, source: str, two_way: bool = False) -> Path:
         else (1.0,) * len(FLOWS),
         rto_s=link.rtt_s + max(LEAST_RTO_S, 4 * link.jitter_s),
         restarts=not bbr,
+        flow_buffer_bytes=link.window_bytes / share,
+        buffer_windows=_BBR_BUFFER_WINDOWS if bbr else _BUFFER_WINDOWS,
     )
 
 
@@ -182,6 +201,18 @@ def window_restart(window: Any, idle_s: Any, initial: Any, rto_s: Any, restarts:
 def send_time(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, stream: Any) -> Any:
     """Seconds from the first byte's leaving until the last byte's, scalars or arrays alike.
 
+    Args:
+        size_bytes, rate, rtt_s, window, limit: as of `slow_start`.
+        stream: bytes per second once out of slow start.
+    """
+    xp = namespace(size_bytes, rate, rtt_s, window, limit, stream)
+    took, rest = slow_start(size_bytes, rate, rtt_s, window, limit)
+    return took + rest / xp.minimum(xp.asarray(rate, dtype=float), stream)
+
+
+def slow_start(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any) -> tuple[Any, Any]:
+    """Seconds from the first byte's leaving until the rest streams, and how many bytes are left then.
+
     In round r of slow start `window` * 2^r leaves at `rate` and the flow then waits until a round trip has
     passed since the round began. Once a round takes a round trip, or the window is at `limit`, the rest
     streams.
@@ -192,9 +223,8 @@ def send_time(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, s
         rtt_s: round trip, seconds.
         window: at the start, bytes.
         limit: of the window, bytes.
-        stream: bytes per second once out of slow start.
     """
-    xp = namespace(size_bytes, rate, rtt_s, window, limit, stream)
+    xp = namespace(size_bytes, rate, rtt_s, window, limit)
     size, rate, rtt = (xp.asarray(value, dtype=float) for value in (size_bytes, rate, rtt_s))
     full = xp.minimum(rate * rtt * (1 - 1e-12), limit)
     first = xp.where(full > 0, xp.minimum(window, limit), 1.0)
@@ -206,7 +236,7 @@ def send_time(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, s
     left = xp.maximum(size - first * (xp.exp2(rounds) - 1), 0.0)
     head = xp.where(limit >= rate * rtt, xp.minimum(left, rate * rtt), 0.0)
     burst = xp.where(need < most, left, head)
-    return rounds * rtt + burst / rate + (left - burst) / xp.minimum(rate, stream)
+    return rounds * rtt + burst / rate, left - burst
 
 
 def time_for(
