@@ -80,24 +80,27 @@ def exchange(
         entered: by each site. posted: when each site's notices left.
         before: the links.
     """
-    spans: list[Span] = []
+    spans: list[Span] | None = None
+    found = np.zeros(len(entered[0]), dtype=bool)
     coupled = any(
         (of["alone"][f, link] != of["stream"][f, link]).any() for link in lines.load if lines.on_back[link]
     )
     for _ in range(2 * len(lines.link_of) + 2):
         once = _Pass(lines, of, f, entered, posted, before, spans)
-        found = ~once.overtakes
-        if coupled:
-            found = np.array([_same(spans, once.spans)]).all(axis=(0, 1)) if spans else found & False
+        if not coupled or not lines.link_of:
+            found[:] = True
+        elif spans is not None:
+            found = _same(spans, once.spans)
         spans = once.spans
-        if (found | once.overtakes).all():
+        if found.all():
             break
     return Round(lines, once.done, once.state, once.overtakes, found)
 
 
-def _same(a: list[Span], b: list[Span]) -> list[np.ndarray]:
-    """Whether transfers leave when they did, by rows."""
-    return [np.abs(y[1] - x[1]) <= _TOGETHER * y[1] for x, y in zip(a, b, strict=True)]
+def _same(a: list[Span], b: list[Span]) -> np.ndarray:
+    """Whether all transfers leave when they did: [rows]."""
+    same = [np.abs(now[1] - then[1]) <= _TOGETHER * now[1] for then, now in zip(a, b, strict=True)]
+    return np.asarray(np.logical_and.reduce(same))
 
 
 class _Pass:
@@ -111,7 +114,7 @@ class _Pass:
         entered: Moment,
         posted: Moment,
         before: LinkState,
-        known: list[Span],
+        known: list[Span] | None,
     ) -> None:
         self.lines, self.of, self.f, self.known = lines, of, f, known
         self.state = before.copy()
@@ -193,7 +196,7 @@ class _Pass:
         for k in self.lines.on_back[link]:
             if k < len(self.spans):
                 yield self.spans[k]
-            elif self.known:
+            elif self.known is not None:
                 yield self.known[k]
             else:
                 ever = np.full(self.overtakes.shape, np.inf)
