@@ -1,6 +1,7 @@
-"""Seventeen measured runs predicted anew, without running anything: what a change of the model changes.
+"""Measured runs predicted anew, without running anything: what a change of the model changes.
 
-    python -m experiments.repredict            # seconds
+    python -m experiments.repredict                        # 38 paced points, a minute
+    python -m experiments.repredict --results experiments/results/predicted_vs_measured_17.json
 
 Each point's calibration is put together again from the parts that its own prediction had, and from the
 decoding time that its run measured; the old prediction's was not kept, so that exposed times differ by a
@@ -8,6 +9,7 @@ few ms from those of the file even where nothing changed.
 """
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -19,14 +21,11 @@ from experiments.console import console, run_app
 from experiments.points import FLAT, Point
 from geosim.cost import Calibration
 from geosim.policy import make_layout
-from geosim.scenario import Scenario, load_scenario
+from geosim.scenario import Scenario, load_scenario, site_batches
 from geosim.sim import simulate
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-RESULTS = Path(__file__).parent / "results" / "predicted_vs_measured_17.json"
-_FIELDS = (
-    "interval", "ratio", "bits", "overlap", "bandwidth", "rtt", "streams", "update", "congestion_control",
-)  # fmt: skip
+RESULTS = Path(__file__).parent / "results" / "predicted_vs_measured.json"
 
 
 def calibration_of(row: dict[str, Any], point: Point, base: Scenario) -> Calibration:
@@ -34,7 +33,8 @@ def calibration_of(row: dict[str, Any], point: Point, base: Scenario) -> Calibra
     parts, interval = row["parts_predicted"], point.interval
     if point.overlap == FLAT:
         return Calibration(optimizer_s=parts["update"], backend="gloo")
-    layout = make_layout(base.workload.model.param_table(), point.policy(), base.sites[0].ranks)
+    ranks = point.room(base).sites[0].ranks
+    layout = make_layout(base.workload.model.param_table(), point.policy(), ranks)
     numel = sum(layout.fragment_numel(f) for f in range(len(layout.fragments)))
     share = numel / layout.shards
     local = point.update == "local"
@@ -53,13 +53,26 @@ def calibration_of(row: dict[str, Any], point: Point, base: Scenario) -> Calibra
     )
 
 
+def step_times(row: dict[str, Any], point: Point, world: Scenario) -> Scenario:
+    """The scenario with the step times that a row's prediction had: a site's own where they differ."""
+    declared = world.workload.step_time_s
+    assert declared is not None
+    batches = site_batches(world)
+    slowness = [1.0 if site.step_time_s is None else site.step_time_s / declared for site in world.sites]
+    share = [slow * batch / world.workload.batch_per_accelerator for slow, batch in zip(slowness, batches, strict=True)]
+    once = row["parts_predicted"]["compute"] / fmean(share)
+    sites = [
+        site if site.step_time_s is None else site.model_copy(update={"step_time_s": slow * once})
+        for site, slow in zip(world.sites, slowness, strict=True)
+    ]
+    work = world.workload.model_copy(update={"step_time_s": once, "step_jitter": 0.0})
+    return world.model_copy(update={"workload": work, "sites": tuple(sites)})
+
+
 def predict(row: dict[str, Any], base: Scenario) -> dict[str, float]:
     """A row's step and exposed time by the model as it is."""
-    point = Point(**{name: row[name] for name in _FIELDS})
-    work = base.workload.model_copy(
-        update={"step_time_s": row["parts_predicted"]["compute"], "step_jitter": 0.0}
-    )
-    world = point.scenario(base).model_copy(update={"workload": work})
+    point = Point(**{field.name: row[field.name] for field in fields(Point) if field.name in row})
+    world = step_times(row, point, point.scenario(base))
     said = simulate(world, point.policy(), calibration=calibration_of(row, point, base)).to_dict()
     return {"step_s": said["step_time_s"]["mean"], "exposed_s": said["exposed_wan_s_per_step"]}
 
@@ -74,7 +87,8 @@ def repredict(results: Annotated[Path, typer.Option(help="a prediction grid's re
     for head in heads:
         table.add_column(head, justify="left" if head in heads[:2] else "right")
     errors: dict[str, list[float]] = {"then": [], "now": [], "exposed then": [], "exposed now": []}
-    for row in data["points"]:
+    rows = [row for row in data["points"] if row.get("paced", True)]
+    for row in rows:
         now = predict(row, base)
         step, wait = row["step_measured_s"], row["exposed_measured_s"]
         pairs = {"then": row["step_predicted_s"] / step - 1, "now": now["step_s"] / step - 1}
