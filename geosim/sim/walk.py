@@ -2,10 +2,10 @@
 
 Without chance, trunks and payloads that overtake each other, all follows from maxima and sums: a site waits
 for the last of what it needs, a transfer for its source, its link, the receiver's notice and what it passes
-on (`sim.walk_round`). So one cycle of `policy.schedule` is a few passes over arrays, one row a policy, and the same model as the
-engine's. Such systems become periodic (max-plus linear systems: Baccelli, Cohen, Olsder and Quadrat,
-Synchronization and Linearity, chapter 3); once everything that the next cycle depends on is what it was P
-cycles ago, only later, it stays so, and the mean of these P cycles is the steady state.
+on (`sim.walk_round`). So one cycle of `policy.schedule` is a few passes over arrays, one row a policy, and
+the same model as the engine's. Such systems mostly become periodic (max-plus linear systems: Baccelli, Cohen,
+Olsder and Quadrat, Synchronization and Linearity, chapter 3); once everything that the next cycle depends on
+is what it was P cycles ago, only later, it stays so, and the mean of these P cycles is the steady state.
 """
 
 from collections import deque
@@ -134,9 +134,7 @@ class _Rows:
         self.sites = range(len(problem.sites))
         self.lines = Lines.of(problem)
         ways = {(link.source, link.target): i for i, link in enumerate(problem.links)}
-        self.back = {
-            ways[t.target, t.source] for t in problem.routes if (t.target, t.source) in ways
-        }
+        self.back = {ways[t.target, t.source] for t in problem.routes if (t.target, t.source) in ways}
         self.source = [link.source for link in problem.links]
         # Rows last, so that `x[..., i]` of one site, fragment or link is an array of all rows.
         self.of = {name: np.stack([w.numbers[name] for w in walks], axis=-1) for name in walks[0].numbers}

@@ -70,9 +70,7 @@ class Round:
     found: np.ndarray
 
 
-def exchange(
-    lines: Lines, of: Numbers, f: int, entered: Moment, posted: Moment, before: LinkState
-) -> Round:
+def exchange(lines: Lines, of: Numbers, f: int, entered: Moment, posted: Moment, before: LinkState) -> Round:
     """Fragment f's exchange.
 
     Args:
