@@ -90,7 +90,7 @@ class Impacts:
         return self._run(fault, fault.lasts_s, fault.phase)
 
     def _mean_lost(self, fault: Fault, windows: float) -> float:
-        """Over fault times about so many windows: with sites of unequal speed long and short ones take turns."""
+        """Over faults of about so many windows: where sites differ, long and short windows take turns."""
         times = [(windows + offset) * self._window_s for offset in _OFFSETS]
         return fmean(self._run(fault, lasts_s, 0.0).lost_s for lasts_s in times)
 
