@@ -32,6 +32,11 @@ _BBR_GAIN = 2.0  # its window over the bandwidth-delay product
 _BBR_LOSS_LIMIT = 0.2
 _LOSS_PARTS = 8
 _KEPT = {"cubic": _CUBIC_BETA, "reno": 0.5, "bbr": 1.0}
+_BBR_START_UP_GAIN = 2.89  # its largest window over the bandwidth-delay product
+# Windows of data in a send buffer that the kernel has let grow: it gives 2 windows (BBR: 3) of full packets
+# with their bookkeeping (Linux, `tcp_sndbuf_expand`), 2304 bytes for 1448 of data, and holds 0.69 as data.
+_BUFFER_WINDOWS = 2.2
+_BBR_BUFFER_WINDOWS = 3.3
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,11 @@ class Path:
         rto_s: retransmission timeout; silence for that long halves a window.
         restarts: whether silence halves windows at all (BBR keeps its estimate of the bandwidth).
         loss_per_byte: losses expected of a byte on the wire.
-        flow_open_bytes: the most that one flow has in flight before anything was lost.
         kept: of a window after a loss.
+        flow_buffer_bytes: what one flow's socket buffers hold: the most in flight before anything was lost,
+            and the most that the kernel takes before it has left.
+        peak_bytes: the largest window that all flows together have had after many exchanges.
+        buffer_windows: how many of its largest windows a send buffer holds.
     """
 
     rate_bytes_per_s: float
@@ -61,8 +69,10 @@ class Path:
     rto_s: float
     restarts: bool
     loss_per_byte: float = 0.0
-    flow_open_bytes: float = math.inf
     kept: float = 1.0
+    flow_buffer_bytes: float = math.inf
+    peak_bytes: float = math.inf
+    buffer_windows: float = math.inf
 
     def window_limit(self, flows: int) -> float:
         """The most that `flows` flows together have in flight."""
@@ -70,7 +80,7 @@ class Path:
 
     def open_limit(self, flows: int) -> float:
         """As `window_limit`, before anything was lost (`time_under_loss`)."""
-        return min(flows * self.flow_open_bytes, self.held_bytes)
+        return min(flows * self.flow_buffer_bytes, self.held_bytes)
 
     def open_rate(self, flows: int, alone: bool = False) -> float:
         """As `stream_rate`, before anything was lost."""
@@ -80,6 +90,18 @@ class Path:
     def initial_window(self, flows: int) -> float:
         """What `flows` fresh flows together send at once."""
         return min(flows * self.flow_initial_bytes, self.window_limit(flows))
+
+    def send_buffer(self, flows: int) -> float:
+        """What the kernel takes of `flows` flows together before it has been sent and acknowledged.
+
+        Linux lets a socket's send buffer grow with the window and never shrinks it (`tcp_sndbuf_expand`,
+        `net.ipv4.tcp_wmem`), so that the largest window counts: after some exchanges a loss-based flow has
+        filled path and queue once, and BBR had its largest when it started up. Before that the buffer holds
+        less, but who never filled a window's limit has sent no more than 1.5 of its windows
+        (`window_after`), which a buffer holds.
+        """
+        largest = min(flows * self.flow_window_bytes, self.peak_bytes)
+        return min(flows * self.flow_buffer_bytes, self.buffer_windows * largest)
 
     def stream_rate(self, flows: int, alone: bool = False) -> float:
         """Bytes per second that `flows` flows together reach once out of slow start.
@@ -137,8 +159,10 @@ def make_path(link: WanLink, source: str, two_way: bool = False) -> Path:
         rto_s=link.rtt_s + max(LEAST_RTO_S, 4 * link.jitter_s),
         restarts=not bbr,
         loss_per_byte=link.loss / link.mtu_bytes,
-        flow_open_bytes=link.window_bytes / share,
         kept=_KEPT[link.congestion_control],
+        flow_buffer_bytes=link.window_bytes / share,
+        peak_bytes=_BBR_START_UP_GAIN * full if bbr else full + queue,
+        buffer_windows=_BBR_BUFFER_WINDOWS if bbr else _BUFFER_WINDOWS,
     )
 
 
@@ -204,6 +228,18 @@ def window_restart(window: Any, idle_s: Any, initial: Any, rto_s: Any, restarts:
 def send_time(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, stream: Any) -> Any:
     """Seconds from the first byte's leaving until the last byte's, scalars or arrays alike.
 
+    Args:
+        size_bytes, rate, rtt_s, window, limit: as of `slow_start`.
+        stream: bytes per second once out of slow start.
+    """
+    xp = namespace(size_bytes, rate, rtt_s, window, limit, stream)
+    took, rest = slow_start(size_bytes, rate, rtt_s, window, limit)
+    return took + rest / xp.minimum(xp.asarray(rate, dtype=float), stream)
+
+
+def slow_start(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any) -> tuple[Any, Any]:
+    """Seconds from the first byte's leaving until the rest streams, and how many bytes are left then.
+
     In round r of slow start `window` * 2^r leaves at `rate` and the flow then waits until a round trip has
     passed since the round began. Once a round takes a round trip, or the window is at `limit`, the rest
     streams.
@@ -214,9 +250,8 @@ def send_time(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, s
         rtt_s: round trip, seconds.
         window: at the start, bytes.
         limit: of the window, bytes.
-        stream: bytes per second once out of slow start.
     """
-    xp = namespace(size_bytes, rate, rtt_s, window, limit, stream)
+    xp = namespace(size_bytes, rate, rtt_s, window, limit)
     size, rate, rtt = (xp.asarray(value, dtype=float) for value in (size_bytes, rate, rtt_s))
     full = xp.minimum(rate * rtt * (1 - 1e-12), limit)
     first = xp.where(full > 0, xp.minimum(window, limit), 1.0)
@@ -228,7 +263,7 @@ def send_time(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, s
     left = xp.maximum(size - first * (xp.exp2(rounds) - 1), 0.0)
     head = xp.where(limit >= rate * rtt, xp.minimum(left, rate * rtt), 0.0)
     burst = xp.where(need < most, left, head)
-    return rounds * rtt + burst / rate + (left - burst) / xp.minimum(rate, stream)
+    return rounds * rtt + burst / rate, left - burst
 
 
 def time_under_loss(

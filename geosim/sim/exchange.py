@@ -1,16 +1,27 @@
 """One WAN round: its transfers over the network, with Gloo's handshake.
 
 A transfer leaves when its source has entered the exchange, the receiver's notice has crossed, what it
-forwards has arrived, and the link has sent what became ready before. Receives are posted ahead, as the
-runtime does: the notice leaves when the receiver is through with the fragment's last round, so it delays only
-exchanges that follow each other closely. A site is through when all it receives has come and all it sends
-has left. As many payloads of an exchange as go over a link both ways do so at the same time, as two-way
-traffic; what one way has more of goes alone.
+forwards has arrived, and the link has sent what became ready before, in this exchange or an earlier one.
+Receives are posted ahead, as the runtime does: the notice leaves when the receiver is through with the
+fragment's last round, so it delays only exchanges that follow each other closely.
+
+A site is through when all it receives has come and the kernel has taken all it sends. Gloo waits no longer
+than that (`UnboundBuffer::waitSend`: gloo/transport/tcp/pair.cc, `Pair::write`). A link's send buffer
+(`Path.send_buffer`) holds so many payloads, say b: of those that an exchange sends over the link, the n-th in
+the order in which they became ready is taken when it is ready and all of them but the last b payloads' bytes
+up to its own end have left and have been acknowledged, a round trip later. The bytes of earlier exchanges
+need not be counted: whoever now receives a payload of this one has long had them acknowledged. Left out: that
+a full buffer wakes its writer once a third of it is free (`sk_stream_is_writeable`), and that
+acknowledgements may wait behind data.
+
+A link carries traffic two ways, which slows CUBIC and Reno, while transfers are on it and on the link back,
+each from its first byte's leaving to its last byte's; once either is through, the other goes alone.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import lru_cache, partial
+from math import inf
 
 import simpy
 
@@ -38,8 +49,8 @@ class Wan:
         self.env = env
         self.problem = problem
         self.tracer = tracer
-        self.network = Network(env, capacity)
         self._ways = ways = {(link.source, link.target): i for i, link in enumerate(links)}
+        self.network = Network(env, capacity, [ways.get((link.target, link.source)) for link in links])
         self.link_of = [ways[t.source, t.target] for t in problem.routes]
         self.out_of: list[list[int]] = [[] for _ in sites]
         self.into: list[list[int]] = [[] for _ in sites]
@@ -68,11 +79,11 @@ class Wan:
                 shared.append(len(links) + len(sites) + link.target)
             shared += [len(links) + 2 * len(sites) + trunk for trunk in link.trunks]
             self._routes.append((i, *shared))
-        load = Counter(self.link_of)
-        # How many payloads of an exchange go the other way, on each link.
-        self.against = [load[ways[b, a]] if (b, a) in ways else 0 for a, b in ways]
+        self.load = Counter(self.link_of)  # payloads of an exchange on each link
         self._window: list[float | None] = [None] * len(links)
         self._silent_since = [0.0] * len(links)
+        # What waits until its link has sent what became ready before, by link; nothing where it is free.
+        self._queues: dict[int, deque[Callable[[], None]]] = {}
         self.links = list(links)
         names = tuple(site.name for site in sites)
         self.weather = Weather(env, links, names, seed, WanCarrier(self), tracer)
@@ -84,10 +95,32 @@ class Wan:
         for link, rate in zip(self.problem.links, use, strict=False):
             self.tracer.samples.append((link.name, now, rate))
 
-    def send(self, link: int, payload_bytes: float, flows: int, asked_s: float, alone: bool) -> simpy.Event:
+    def enqueue(self, link: int, send: Callable[[], None]) -> None:
+        """Send once the link has sent all that was enqueued before; then say so to `dequeue`."""
+        if link in self._queues:
+            self._queues[link].append(send)
+        else:
+            self._queues[link] = deque()
+            send()
+
+    def dequeue(self, link: int) -> None:
+        """A link is through with a transfer."""
+        if self._queues[link]:
+            self._queues[link].popleft()()
+        else:
+            del self._queues[link]
+
+    def send(
+        self,
+        link: int,
+        payload_bytes: float,
+        flows: int,
+        asked_s: float,
+        mark: tuple[float, simpy.Event] | None = None,
+    ) -> simpy.Event:
         """Start a transfer now; the source has been silent on this link until `asked_s` at the latest.
 
-        `alone`: nothing comes the other way meanwhile.
+        `mark`: after which part of the payload another event fires.
         """
         plan = self.links[link]
         path = plan.path
@@ -102,8 +135,11 @@ class Wan:
                 window = float(window_restart(window, idle, first, path.rto_s, True))
         size = payload_bytes * plan.wire_per_payload
         self._window[link] = _window_after(window, size, limit)
-        ramp = Ramp(flows, path.rtt_s, window, limit, path.stream_rate(flows, alone))
-        event = self.network.send(self._routes[link], size, ramp)
+        ramp = Ramp(
+            flows, path.rtt_s, window, limit, path.stream_rate(flows, alone=True), path.stream_rate(flows)
+        )
+        at = None if mark is None else (mark[0] * size, mark[1])
+        event = self.network.send(self._routes[link], size, ramp, at)
         assert event.callbacks is not None
         event.callbacks.append(partial(self._silent, link))
         return event
@@ -142,9 +178,13 @@ class Exchange:
         self._missing = [2 if t.need is None else 3 for t in routes]
         self._ready = [0.0] * len(routes)
         self._open = [len(wan.out_of[m]) + len(wan.into[m]) for m in range(sites)]
-        # Transfers that wait until their link is free, by link; none where it is.
-        self._queues: dict[int, deque[int]] = {}
-        self._sent = [0] * len(wan.problem.links)
+        # By link: how many payloads its buffer holds, how many became ready, how many have begun to leave.
+        self._held: dict[int, float] = {}
+        self._ready_count = [0] * len(wan.problem.links)
+        self._sent_count = [0] * len(wan.problem.links)
+        # By link and place in its order: sources whose payload waits for the buffer, places that are free.
+        self._waiting: dict[tuple[int, int], int] = {}
+        self._free: set[tuple[int, int]] = set()
 
     def post(self, site: int) -> None:
         """A site's buffers are free for this round: its notices leave for all that will send to it."""
@@ -181,23 +221,43 @@ class Exchange:
         timeout.callbacks.append(call)
 
     def _start(self, k: int, _: simpy.Event | None = None) -> None:
-        """A transfer may leave, once its link has sent what became ready before."""
-        link = self.wan.link_of[k]
-        if link in self._queues:
-            self._queues[link].append(k)
+        """A transfer may leave, once its link has sent what became ready before; the kernel takes it."""
+        wan, link = self.wan, self.wan.link_of[k]
+        if link not in self._held:
+            self._held[link] = wan.links[link].payloads_buffered(self.plan)
+        place = (link, self._ready_count[link])
+        self._ready_count[link] += 1
+        if place[1] + 1 <= self._held[link] or place in self._free:
+            self._close(wan.problem.routes[k].source)
         else:
-            self._queues[link] = deque()
-            self._send(k)
+            self._waiting[place] = wan.problem.routes[k].source
+        wan.enqueue(link, partial(self._send, k))
 
     def _send(self, k: int) -> None:
         """A transfer's first byte leaves."""
         wan, link = self.wan, self.wan.link_of[k]
-        alone = self._sent[link] >= wan.against[link]
-        self._sent[link] += 1
+        whole, part = divmod(self._held[link], 1.0) if self._held[link] < wan.load[link] else (inf, 0.0)
+        place = self._sent_count[link] + whole
+        self._sent_count[link] += 1
         self._ready[k] = wan.env.now
-        left = wan.send(link, self.plan.payload_bytes, self.plan.flows, self._asked[k], alone)
+        mark = None
+        if place < wan.load[link]:
+            mark = (1.0 - part, wan.env.event())
+            assert mark[1].callbacks is not None
+            mark[1].callbacks.append(partial(self._marked, link, int(place)))
+        left = wan.send(link, self.plan.payload_bytes, self.plan.flows, self._asked[k], mark)
         assert left.callbacks is not None
         left.callbacks.append(partial(self._left, k))
+
+    def _marked(self, link: int, place: int, _: simpy.Event) -> None:
+        """So much has left that the payload of this place is taken once it is acknowledged."""
+        self._after(self.wan.links[link].path.rtt_s, partial(self._take, (link, place)))
+
+    def _take(self, place: tuple[int, int], _: simpy.Event) -> None:
+        if place in self._waiting:
+            self._close(self._waiting.pop(place))
+        else:
+            self._free.add(place)
 
     def _left(self, k: int, _: simpy.Event) -> None:
         """A transfer's last byte has left and crosses."""
@@ -206,11 +266,7 @@ class Exchange:
         if wan.tracer is not None:
             row = f"link {wan.problem.links[link].name}"
             wan.tracer.span(row, "flows", self.name, self._ready[k], wan.env.now)
-        if self._queues[link]:
-            self._send(self._queues[link].popleft())
-        else:
-            del self._queues[link]
-        self._close(wan.problem.routes[k].source)
+        wan.dequeue(link)
         self._after(wan.delays[link].draw(), partial(self._arrive, k))
 
     def _arrive(self, k: int, _: simpy.Event) -> None:

@@ -4,7 +4,8 @@ A link is any limit that flows share: one direction between two sites, or a site
 stands for n equal TCP flows. In slow start it sends its window in a burst at its share and pauses until a
 round trip has passed since the burst began; then the window has doubled. Once a burst takes a round trip, or
 the window is at its limit, the rest streams (the law is `cost.transport.send_time`; here shares change under
-way). Bytes are on the wire.
+way). A link may have another for the way back: its flows stream at another rate while anything is on that
+one, from its first byte's leaving to its last byte's. Bytes are on the wire.
 
 Flows that share links, directly or through others, have one alarm, for the first of them whose part is over;
 a flow that meets no other goes through its bursts at once and has one alarm, at its end. What happens at one
@@ -29,13 +30,17 @@ _LAST = EventPriority(2)  # of an instant, after SimPy's own 0 and 1
 
 @dataclass(frozen=True)
 class Ramp:
-    """How n equal TCP flows start: round trip, window now and at most (of all), rate once it is full."""
+    """How n equal TCP flows start: round trip, window now and at most (of all), rate once it is full.
+
+    `opposed` is that rate while flows are on the way back.
+    """
 
     flows: int = 1
     rtt_s: float = 0.0
     window: float = math.inf
     limit: float = math.inf
     stream: float = math.inf
+    opposed: float = math.inf
 
 
 class Flow:
@@ -45,6 +50,8 @@ class Flow:
         full: bytes that the narrowest of its links carries in a round trip.
         since: when `left` and `burst` were true.
         alone: whether it meets no other flow and goes through its bursts without further alarms.
+        is_opposed: whether flows are on the way back.
+        mark: an event that fires once no more than `mark_left` is left; None once it has.
     """
 
     __slots__ = (
@@ -53,9 +60,13 @@ class Flow:
         "burst",
         "done",
         "full",
+        "is_opposed",
         "left",
         "limit",
+        "mark",
+        "mark_left",
         "n",
+        "opposed",
         "paused_until",
         "rate",
         "round_start",
@@ -77,6 +88,10 @@ class Flow:
         self.window = min(ramp.window, ramp.limit)
         self.limit = ramp.limit
         self.stream = ramp.stream
+        self.opposed = min(ramp.stream, ramp.opposed)
+        self.is_opposed = False
+        self.mark: simpy.Event | None = None
+        self.mark_left = 0.0
         self.full = full
         self.done: simpy.Event | None = None
         self.alarm: simpy.Event | None = None
@@ -88,7 +103,9 @@ class Flow:
     @property
     def cap(self) -> float:
         """The most that goes per second once out of slow start; no bound inside a burst."""
-        return math.inf if self.burst < math.inf else self.stream
+        if self.burst < math.inf:
+            return math.inf
+        return self.opposed if self.is_opposed else self.stream
 
     def begin_round(self, now: float) -> None:
         """From now on a window leaves at once, or what fills the path, or all that is left."""
@@ -113,6 +130,9 @@ class Flow:
     def is_through(self, now: float) -> bool:
         """Let a flow whose part is over move on; whether the whole transfer is."""
         tiny = _TINY_BYTES + self.rate * _TINY_SHARE_OF_TIME * (1 + now)
+        if self.mark is not None and self.left - self.mark_left <= tiny:
+            self.mark.succeed()
+            self.mark = None
         if self.left <= tiny:
             return True
         if self.paused_until >= 0:
@@ -132,7 +152,10 @@ class Flow:
             self.rate = 0.0
             return self.paused_until
         self.rate = rate
-        return self.since + min(self.left, self.burst) / rate if rate > 0 else math.inf
+        ahead = min(self.left, self.burst)
+        if self.mark is not None and self.left > self.mark_left:
+            ahead = min(ahead, self.left - self.mark_left)
+        return self.since + ahead / rate if rate > 0 else math.inf
 
     def run(self, rate: float, until: float) -> None:
         """Go through bursts and pauses at the rate of links without other flows, to a time or the end."""
@@ -147,9 +170,10 @@ class Flow:
 
 
 @lru_cache(maxsize=4096)
-def _time_alone(size_bytes: float, ramp: Ramp, rate: float) -> float:
+def _time_alone(size_bytes: float, ramp: Ramp, rate: float, is_opposed: bool) -> float:
     """Seconds of a transfer over links without other flows."""
     flow = Flow((), size_bytes, ramp, ramp.rtt_s * rate, 0.0)
+    flow.is_opposed = is_opposed
     flow.run(rate, math.inf)
     return flow.since
 
@@ -202,10 +226,16 @@ def max_min_rates(
 
 
 class Network:
-    """Links with capacities, and the flows on them."""
+    """Links with capacities, and the flows on them.
 
-    def __init__(self, env: simpy.Environment, capacity: Sequence[float]) -> None:
+    `backs`: of the first links the number of the way back, or None; flows start on those alone.
+    """
+
+    def __init__(
+        self, env: simpy.Environment, capacity: Sequence[float], backs: Sequence[int | None] = ()
+    ) -> None:
         self.env = env
+        self._backs = [*backs, *[None] * (len(capacity) - len(backs))]
         self.capacity = list(capacity)
         self.carried = [0.0] * len(self.capacity)
         self.observe: Callable[[float, list[float]], None] | None = None
@@ -213,21 +243,46 @@ class Network:
         self._changed: dict[Flow, None] = {}
         self._is_due = False
 
-    def send(self, route: tuple[int, ...], size_bytes: float, ramp: Ramp) -> simpy.Event:
-        """Start a transfer of `size_bytes` over links; the event fires when its last byte has left."""
+    def send(
+        self,
+        route: tuple[int, ...],
+        size_bytes: float,
+        ramp: Ramp,
+        mark: tuple[float, simpy.Event] | None = None,
+    ) -> simpy.Event:
+        """Start a transfer of `size_bytes` over links; the event fires when its last byte has left.
+
+        `mark`: after how many bytes another event fires.
+        """
         rate = self._narrowest(route)
         flow = Flow(route, size_bytes, ramp, ramp.rtt_s * rate, self.env.now)
         flow.done = self.env.event()
+        if mark is not None:
+            flow.mark_left, flow.mark = size_bytes - mark[0], mark[1]
+        back = self._backs[route[0]]
+        if back is not None:
+            flow.is_opposed = bool(self._on[back])
+            if not self._on[route[0]]:
+                self._oppose(back, True)
         meets = False
         for link in route:
             meets = meets or bool(self._on[link])
             self._on[link][flow] = None
-        if meets or self.observe is not None:
+        if meets or mark is not None or self.observe is not None:
             self._change((flow,))
         else:
             flow.alone = True
-            self._set_alarm([flow], _time_alone(size_bytes, ramp, rate))
+            self._set_alarm([flow], _time_alone(size_bytes, ramp, rate, flow.is_opposed))
         return flow.done
+
+    def _oppose(self, link: int, is_opposed: bool) -> None:
+        """Something is on the way back of a link from now on, or nothing any more."""
+        changed = [flow for flow in self._on[link] if flow.opposed != flow.stream]
+        for flow in changed:
+            self._advance(flow)
+            flow.is_opposed = is_opposed
+        if changed:
+            self._change(changed)
 
     def set_capacity(self, link: int, bytes_per_s: float) -> None:
         """From now on a link carries this much."""
@@ -312,7 +367,7 @@ class Network:
             if flow.alarm is not None and flow.alarm.callbacks is not None:
                 flow.alarm.callbacks.clear()
             flow.alone = False
-        if len(flows) == 1 and self.observe is None:
+        if len(flows) == 1 and flows[0].mark is None and self.observe is None:
             only, ahead = flows[0], copy(flows[0])
             only.alone = True
             ahead.run(self._narrowest(only.route), math.inf)
@@ -352,6 +407,9 @@ class Network:
         for link in flow.route:
             self.carried[link] += flow.left
             del self._on[link][flow]
+        back = self._backs[flow.route[0]]
+        if back is not None and not self._on[flow.route[0]]:
+            self._oppose(back, False)
         assert flow.done is not None
         flow.done.succeed()
 
