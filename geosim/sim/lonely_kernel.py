@@ -1,114 +1,100 @@
 """One exchange over links that no two payloads share, event by event, in machine code.
 
-The events, their order at equal times and the arithmetic are those of `sim.exchange` and `sim.network`, so
-that both give the same numbers; what each step means is said there. What two functions here do with one flow
-is `network.Flow`'s, what a window becomes is `cost.transport`'s.
+The events, their order at equal times and the arithmetic are those of `exchange` and `network`, so that both
+give the same numbers; what each step means is said there. Names of arrays are those of `lonely_state`.
 """
 
 import math
-from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from geosim.sim.lonely_state import Laws, Net, Play, State
-
 # As in `network`.
 _TINY, _TINY_BYTES, _TINY_SHARE_OF_TIME = 1e-12, 1e-6, 1e-15
 POST, ENTER = 0, 1  # what a site does
 _START, _ALARM, _LEFT, _MARKED, _TAKE, _ARRIVE, _FREE = range(7)  # what happens in an exchange
-# The columns of `Play.flow`; `network.Flow` says what they are.
-_F_LEFT, _BURST, _SINCE, _RATE, _ROUND, _PAUSED, _WINDOW, _LIMIT, _FULL, _RTT = range(10)
-_STREAM, _OPPOSED, _IS_OPPOSED, _MARK_LEFT, _HAS_MARK, _IS_ALONE, _FLOWS = range(10, 17)
-_EVENTS, _CHANGED, _THROUGH = range(3)  # what `Play.count` counts
+# What is counted: events so far, those in the heap, where the queue begins and ends, transfers whose rates
+# change, sites that are through.
+_EVENTS, _HEAP, _BEGIN, _END, _CHANGED, _THROUGH = range(6)
 
-Heap = list[tuple[float, int, int, int, int]]
-
-
-_compiled: Any = njit(cache=True, nogil=True)
+_compiled: Any = njit(cache=True, nogil=True, no_cfunc_wrapper=True)
+_inner: Any = njit(cache=True, nogil=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+Array = np.ndarray
 
 
-# One flow.
+# A transfer on its link, as `network.Flow`.
 
 
-@_compiled
-def _begin(
-    f: np.ndarray, size: float, flows: int, rtt: float, window: float, limit: float, full: float, now: float
-) -> None:
-    f[:] = 0.0
-    f[_F_LEFT], f[_FLOWS], f[_RTT], f[_FULL], f[_SINCE] = size, flows, rtt, full, now
-    f[_WINDOW], f[_LIMIT] = min(window, limit), limit
-    _begin_round(f, now)
-
-
-@_compiled
-def _begin_round(f: np.ndarray, now: float) -> None:
-    f[_ROUND], f[_PAUSED] = now, -1.0
-    limit, full = f[_LIMIT], f[_FULL]
-    most = limit if full == 0 and f[_RTT] > 0 else min(limit, full * (1 - _TINY))
-    if f[_WINDOW] < most:
-        f[_BURST] = f[_WINDOW]
+@_inner
+def _begin_round(f: Any, now: float) -> None:
+    f.round, f.paused = now, -1.0
+    full = f.rtt * f.rate
+    most = f.limit if full == 0 and f.rtt > 0 else min(f.limit, full * (1 - _TINY))
+    if f.in_flight < most:
+        f.burst = f.in_flight
+    elif f.limit >= full and full > 0:
+        f.burst = full
     else:
-        f[_BURST] = full if limit >= full and full > 0 else math.inf
+        f.burst = math.inf
 
 
-@_compiled
-def _cap(f: np.ndarray) -> float:
-    if f[_BURST] < math.inf:
+@_inner
+def _cap(f: Any) -> float:
+    if f.burst < math.inf:
         return math.inf
-    return f[_OPPOSED] if f[_IS_OPPOSED] else f[_STREAM]
+    return f.opposed if f.is_opposed else f.stream
 
 
-@_compiled
-def _advance(f: np.ndarray, now: float) -> float:
+@_inner
+def _advance(f: Any, now: float) -> float:
     moved = 0.0
-    if f[_RATE] > 0 and now > f[_SINCE]:
-        moved = min(f[_RATE] * (now - f[_SINCE]), f[_F_LEFT])
-        f[_F_LEFT] -= moved
-        f[_BURST] -= moved
-    f[_SINCE] = now
+    if f.speed > 0 and now > f.since:
+        moved = min(f.speed * (now - f.since), f.left)
+        f.left -= moved
+        f.burst -= moved
+    f.since = now
     return moved
 
 
-@_compiled
-def _tiny(f: np.ndarray, now: float) -> float:
-    return _TINY_BYTES + f[_RATE] * _TINY_SHARE_OF_TIME * (1 + now)
+@_inner
+def _tiny(f: Any, now: float) -> float:
+    return _TINY_BYTES + f.speed * _TINY_SHARE_OF_TIME * (1 + now)
 
 
-@_compiled
-def _is_through(f: np.ndarray, now: float) -> bool:
+@_inner
+def _is_through(f: Any, now: float) -> bool:
     tiny = _tiny(f, now)
-    if f[_F_LEFT] <= tiny:
+    if f.left <= tiny:
         return True
-    if f[_PAUSED] >= 0:
-        if f[_PAUSED] <= now:
-            f[_WINDOW] = min(2 * f[_WINDOW], f[_LIMIT])
+    if f.paused >= 0:
+        if f.paused <= now:
+            f.in_flight = min(2 * f.in_flight, f.limit)
             _begin_round(f, now)
-    elif f[_BURST] <= tiny:
-        until = f[_ROUND] + f[_RTT]
-        f[_BURST] = math.inf
+    elif f.burst <= tiny:
+        until = f.round + f.rtt
+        f.burst = math.inf
         if now < until - _TINY * (1 + now):
-            f[_PAUSED] = until
+            f.paused = until
     return False
 
 
-@_compiled
-def _part_ends(f: np.ndarray, rate: float) -> float:
-    if f[_PAUSED] >= 0:
-        f[_RATE] = 0.0
-        return f[_PAUSED]
-    f[_RATE] = rate
-    ahead = min(f[_F_LEFT], f[_BURST])
-    if f[_HAS_MARK] and f[_F_LEFT] > f[_MARK_LEFT]:
-        ahead = min(ahead, f[_F_LEFT] - f[_MARK_LEFT])
-    return f[_SINCE] + ahead / rate
+@_inner
+def _part_ends(f: Any, rate: float) -> float:
+    if f.paused >= 0:
+        f.speed = 0.0
+        return f.paused
+    f.speed = rate
+    ahead = min(f.left, f.burst)
+    if f.has_mark and f.left > f.mark_left:
+        ahead = min(ahead, f.left - f.mark_left)
+    return f.since + ahead / rate
 
 
-@_compiled
-def _run(f: np.ndarray, rate: float, until: float) -> None:
+@_inner
+def _run(f: Any, until: float) -> None:
     while True:
-        end = _part_ends(f, min(_cap(f), rate))
+        end = _part_ends(f, min(_cap(f), f.rate))
         if end > until:
             _advance(f, until)
             return
@@ -117,7 +103,7 @@ def _run(f: np.ndarray, rate: float, until: float) -> None:
             return
 
 
-@_compiled
+@_inner
 def _window_after(window: float, size: float, limit: float) -> float:
     window = max(window, 1.0)
     full = max(np.ceil(math.log2(size / window + 1)) - 1, 0.0)
@@ -126,297 +112,389 @@ def _window_after(window: float, size: float, limit: float) -> float:
     return min(max(window, min(window + size, 2 * largest)), limit)
 
 
-@_compiled
+@_inner
 def _window_restart(window: float, idle: float, first: float, rto: float) -> float:
     halvings = min(np.floor(max(idle, 0.0) / rto), 60.0)
     return min(max(window * 0.5**halvings, first), window)
 
 
+# Events by time, and at one time in the order in which they were thought of: a heap from 1 on.
+
+
+@_inner
+def _is_before(a: Any, b: Any) -> bool:
+    return a.at < b.at or (a.at == b.at and a.order < b.order)
+
+
+@_inner
+def _put(links: Array, heap: Array, i: int, event: Any) -> None:
+    heap[i] = event
+    if event.what == _ALARM:
+        links[event.a].alarm = i
+
+
+@_inner
+def _rise(links: Array, heap: Array, i: int) -> None:
+    """The event in row 0 finds its place, from place i upwards."""
+    while i > 1 and _is_before(heap[0], heap[i >> 1]):
+        _put(links, heap, i, heap[i >> 1])
+        i >>= 1
+    _put(links, heap, i, heap[0])
+
+
+@_inner
+def _sink(links: Array, heap: Array, n: int, i: int) -> None:
+    """The event in row 0 finds its place among n, from place i downwards."""
+    while 2 * i <= n:
+        child = 2 * i
+        if child < n and _is_before(heap[child + 1], heap[child]):
+            child += 1
+        if not _is_before(heap[child], heap[0]):
+            break
+        _put(links, heap, i, heap[child])
+        i = child
+    _put(links, heap, i, heap[0])
+
+
+@_inner
+def _set(row: Any, count: Array, at: float, what: int, a: int, b: int) -> None:
+    count[_EVENTS] += 1
+    row.at, row.order, row.what, row.a, row.b = at, count[_EVENTS], what, a, b
+
+
+@_inner
+def _push(links: Array, heap: Array, count: Array, at: float, what: int, a: int, b: int) -> None:
+    _set(heap[0], count, at, what, a, b)
+    count[_HEAP] += 1
+    _rise(links, heap, count[_HEAP])
+
+
+@_inner
+def _set_alarm(links: Array, heap: Array, count: Array, link: int, at: float) -> None:
+    """A link's alarm, in place of the one that it may have."""
+    place = links[link].alarm
+    if not place:
+        _push(links, heap, count, at, _ALARM, link, 0)
+        return
+    _set(heap[0], count, at, _ALARM, link, 0)
+    if at < heap[place].at:
+        _rise(links, heap, place)
+    else:
+        _sink(links, heap, count[_HEAP], place)
+
+
+@_inner
+def _pop(links: Array, heap: Array, count: Array) -> None:
+    """Take the first event out; its place is in row 0 no more."""
+    n = count[_HEAP] = count[_HEAP] - 1
+    if heap[1].what == _ALARM:
+        links[heap[1].a].alarm = 0
+    if n:
+        heap[0] = heap[n + 1]
+        _sink(links, heap, n, 1)
+
+
 # Links.
 
 
-@_compiled
-def _push(p: Play, heap: Heap, at: float, what: int, a: int, b: int) -> None:
-    p.count[_EVENTS] += 1
-    heappush(heap, (at, p.count[_EVENTS], what, a, b))
+@_inner
+def _draw(links: Array, normals: Array, link: int) -> float:
+    w = links[link]
+    if w.jitter == 0:
+        return w.delay
+    w.drawn += 1
+    return max(0.0, w.delay + w.jitter * normals[link, w.drawn - 1])
 
 
-@_compiled
-def _draw(net: Net, state: State, link: int) -> float:
-    if net.jitter[link] == 0:
-        return net.delay[link]
-    drawn = state.normals[link, state.drawn[link]]
-    state.drawn[link] += 1
-    return max(0.0, net.delay[link] + net.jitter[link] * drawn)
-
-
-@_compiled
-def _move(net: Net, state: State, p: Play, link: int, now: float) -> None:
-    f = p.flow[link]
-    before = f[_F_LEFT]
-    if f[_IS_ALONE]:
-        _run(f, net.rate[link], now)
-        moved = before - f[_F_LEFT]
+@_inner
+def _move(f: Any, now: float) -> None:
+    before = f.left
+    if f.is_alone:
+        _run(f, now)
+        moved = before - f.left
     else:
         moved = _advance(f, now)
     if moved > 0:
-        state.carried[link] += moved
+        f.carried += moved
 
 
-@_compiled
-def _change(p: Play, k: int) -> None:
-    if not p.is_changed[k]:
-        p.is_changed[k] = 1
-        p.changed[p.count[_CHANGED]] = k
-        p.count[_CHANGED] += 1
+@_inner
+def _change(transfers: Array, count: Array, k: int) -> None:
+    if not transfers[k].is_changed:
+        transfers[k].is_changed = 1
+        transfers[count[_CHANGED]].changed = k
+        count[_CHANGED] += 1
 
 
-@_compiled
-def _oppose(net: Net, state: State, p: Play, link: int, is_opposed: int, now: float) -> None:
-    if link >= 0 and p.on[link] >= 0 and p.flow[link, _OPPOSED] != p.flow[link, _STREAM]:
-        _move(net, state, p, link, now)
-        p.flow[link, _IS_OPPOSED] = is_opposed
-        _change(p, p.on[link])
+@_inner
+def _oppose(links: Array, transfers: Array, count: Array, link: int, is_opposed: int, now: float) -> None:
+    if link < 0:
+        return
+    f = links[link]
+    if f.on >= 0 and f.opposed != f.stream:
+        _move(f, now)
+        f.is_opposed = is_opposed
+        _change(transfers, count, f.on)
 
 
-@_compiled
-def _set_alarm(p: Play, heap: Heap, link: int, delay: float, now: float) -> None:
-    p.alarm[link] += 1
-    _push(p, heap, now + max(0.0, delay), _ALARM, link, p.alarm[link])
-
-
-@_compiled
-def _share_all(net: Net, state: State, p: Play, heap: Heap, now: float) -> None:
-    changed = p.count[_CHANGED]
-    p.count[_CHANGED] = 0
+@_inner
+def _share_all(links: Array, transfers: Array, heap: Array, count: Array, now: float) -> None:
+    changed = count[_CHANGED]
+    count[_CHANGED] = 0
     for i in range(changed):
-        k = p.changed[i]
-        p.is_changed[k] = 0
-        link = net.link_of[k]
-        if p.on[link] == k:
-            _share(net, state, p, heap, link, now)
+        k = transfers[i].changed
+        transfers[k].is_changed = 0
+        link = transfers[k].link
+        if links[link].on == k:
+            _share(links, heap, count, link, now)
 
 
-@_compiled
-def _share(net: Net, state: State, p: Play, heap: Heap, link: int, now: float) -> None:
-    _move(net, state, p, link, now)
-    f = p.flow[link]
-    if not f[_HAS_MARK]:
-        ahead = p.flow[-1]
-        ahead[:] = f
-        f[_IS_ALONE] = 1
-        _run(ahead, net.rate[link], math.inf)
-        _set_alarm(p, heap, link, ahead[_SINCE] - now, now)
+@_inner
+def _share(links: Array, heap: Array, count: Array, link: int, now: float) -> None:
+    f = links[link]
+    _move(f, now)
+    f.is_alone = 0
+    if f.has_mark:
+        end = _part_ends(f, f.flows * min(_cap(f) / f.flows, f.rate / f.flows))
+    else:
+        end = _looking_ahead(links, link, f.since)
+        f.is_alone = 1
+    _set_alarm(links, heap, count, link, now + max(0.0, end - now))
+
+
+@_inner
+def _looking_ahead(links: Array, link: int, now: float) -> float:
+    """When a transfer will be through that began its round before `now`, if nothing changes."""
+    links[-1] = links[link]
+    ahead = links[-1]
+    _run(ahead, math.inf)
+    return ahead.since
+
+
+@_inner
+def _on_alarm(
+    links: Array, transfers: Array, queue: Array, count: Array, link: int, now: float
+) -> None:
+    f = links[link]
+    if f.is_alone:
+        _end(links, transfers, queue, count, link, now)
         return
-    f[_IS_ALONE] = 0
-    n = f[_FLOWS]
-    rate = n * min(_cap(f) / n, net.rate[link] / n)
-    _set_alarm(p, heap, link, _part_ends(f, rate) - now, now)
-
-
-@_compiled
-def _on_alarm(net: Net, state: State, p: Play, heap: Heap, link: int, now: float) -> None:
-    f = p.flow[link]
-    if f[_IS_ALONE]:
-        _end(net, state, p, heap, link, now)
-        return
-    _move(net, state, p, link, now)
-    if f[_HAS_MARK] and f[_F_LEFT] - f[_MARK_LEFT] <= _tiny(f, now):
-        f[_HAS_MARK] = 0
-        _push(p, heap, now, _MARKED, link, p.mark_place[link])
-    k = p.on[link]
+    _move(f, now)
+    if f.has_mark and f.left - f.mark_left <= _tiny(f, now):
+        f.has_mark = 0
+        _now(queue, count, now, _MARKED, link, f.mark_place)
+    k = f.on
     if _is_through(f, now):
-        _end(net, state, p, heap, link, now)
-    _change(p, k)
+        _end(links, transfers, queue, count, link, now)
+    _change(transfers, count, k)
 
 
-@_compiled
-def _end(net: Net, state: State, p: Play, heap: Heap, link: int, now: float) -> None:
-    k = p.on[link]
-    state.carried[link] += p.flow[link, _F_LEFT]
-    p.on[link] = -1
-    _oppose(net, state, p, net.back[link], 0, now)
-    _push(p, heap, now, _LEFT, k, 0)
+@_inner
+def _now(queue: Array, count: Array, now: float, what: int, a: int, b: int) -> None:
+    """An event of this instant."""
+    _set(queue[count[_END]], count, now, what, a, b)
+    count[_END] = (count[_END] + 1) % len(queue)
 
 
-# Transfers.
+@_inner
+def _end(links: Array, transfers: Array, queue: Array, count: Array, link: int, now: float) -> None:
+    f = links[link]
+    f.carried += f.left
+    k, f.on = f.on, -1
+    _oppose(links, transfers, count, f.back, 0, now)
+    _now(queue, count, now, _LEFT, k, 0)
 
 
-@_compiled
-def _post(net: Net, laws: Laws, state: State, p: Play, heap: Heap, site: int, f: int, now: float) -> None:
-    for i in range(net.into_at[site], net.into_at[site + 1]):
-        k = net.into[i]
-        link = net.link_of[k]
-        back = net.back[link]
+# Transfers. These know of all there is.
+
+
+@_inner
+def _post(s: Any, site: int, of: int, now: float) -> None:
+    for i in range(s.sites[site].into, s.sites[site].into_end):
+        k = s.lists[i]
+        link = s.transfers[k].link
+        back = s.links[link].back
         if back >= 0:
-            state.silent[back] = max(state.silent[back], now)
-        state.ready[f, k] = now + _draw(net, state, link)
-        _one_less(net, laws, state, p, heap, f, k, now)
+            s.links[back].silent = max(s.links[back].silent, now)
+        s.notices[of, k].ready = now + _draw(s.links, s.normals, link)
+        _one_less(s, of, k, now)
 
 
-@_compiled
-def _ask(net: Net, laws: Laws, state: State, p: Play, heap: Heap, f: int, k: int, now: float) -> None:
-    p.asked[k] = now
-    _one_less(net, laws, state, p, heap, f, k, now)
+@_inner
+def _ask(s: Any, of: int, k: int, now: float) -> None:
+    s.transfers[k].asked = now
+    _one_less(s, of, k, now)
 
 
-@_compiled
-def _one_less(net: Net, laws: Laws, state: State, p: Play, heap: Heap, f: int, k: int, now: float) -> None:
-    state.missing[f, k] -= 1
-    if state.missing[f, k] == 0:
-        wait = state.ready[f, k] - now
+@_inner
+def _one_less(s: Any, of: int, k: int, now: float) -> None:
+    notice = s.notices[of, k]
+    notice.missing -= 1
+    if notice.missing == 0:
+        wait = notice.ready - now
         if wait > 0:
-            _push(p, heap, now + wait, _START, k, 0)
+            _push(s.links, s.heap, s.count, now + wait, _START, k, 0)
         else:
-            _start(net, laws, state, p, heap, k, now)
+            _start(s, k, now)
 
 
-@_compiled
-def _start(net: Net, laws: Laws, state: State, p: Play, heap: Heap, k: int, now: float) -> None:
-    link = net.link_of[k]
-    place = p.ready_count[link]
-    p.ready_count[link] += 1
-    if place + 1 <= laws.held[link] or p.is_free[net.place[link] + place]:
-        _close(p, net.source[k], now)
+@_inner
+def _start(s: Any, k: int, now: float) -> None:
+    link = s.transfers[k].link
+    w = s.links[link]
+    place = s.transfers[w.place + w.ready]
+    w.ready += 1
+    if w.ready <= w.held or place.has_room:
+        _close(s.sites, s.count, w.sender, now)
     else:
-        p.waits[net.place[link] + place] = 1
-    if p.busy[link] or state.free[link] > now:
-        if p.head[link] < 0:
-            p.head[link] = k
-        else:
-            p.following[p.tail[link]] = k
-        p.tail[link] = k
-        if not p.busy[link]:
-            _push(p, heap, state.free[link], _FREE, link, 0)
-        p.busy[link] = 1
-    else:
-        p.busy[link] = 1
-        _send(net, laws, state, p, heap, k, now)
-
-
-@_compiled
-def _dequeue(net: Net, laws: Laws, state: State, p: Play, heap: Heap, link: int, now: float) -> None:
-    k = p.head[link]
-    if k < 0:
-        p.busy[link] = 0
-    else:
-        p.head[link] = p.following[k]
-        _send(net, laws, state, p, heap, k, now)
-
-
-@_compiled
-def _send(net: Net, laws: Laws, state: State, p: Play, heap: Heap, k: int, now: float) -> None:
-    link = net.link_of[k]
-    f, size, limit, first = p.flow[link], laws.size[link], laws.limit[link], laws.first[link]
-    window, rtt, rate, back = state.window[link], net.rtt[link], net.rate[link], net.back[link]
-    if window < 0:
-        window = first
-    else:
-        idle = p.asked[k] - state.silent[link]
-        if net.restarts[link] and idle >= net.rto[link]:
-            window = _window_restart(window, idle, first, net.rto[link])
-    state.window[link] = _window_after(window, size, limit)
-    _begin(f, size, laws.flows, rtt, window, limit, rtt * rate, now)
-    f[_STREAM], f[_OPPOSED] = laws.stream[link], min(laws.stream[link], laws.opposed[link])
-    f[_IS_OPPOSED] = back >= 0 and p.on[back] >= 0
-    _oppose(net, state, p, back, 1, now)
-    p.on[link] = k
-    whole = np.floor(laws.held[link])
-    place = p.sent_count[link] + whole
-    p.sent_count[link] += 1
-    if place < net.load[link]:
-        p.mark_place[link] = int(place)
-        f[_HAS_MARK], f[_MARK_LEFT] = 1, size - (1.0 - (laws.held[link] - whole)) * size
-        _change(p, k)
+        place.waits = 1
+    if not w.is_busy and w.free <= now:
+        w.is_busy = 1
+        _send(s.links, s.transfers, s.heap, s.count, k, now)
         return
-    f[_IS_ALONE] = 1
-    ahead = p.flow[-1]
-    ahead[:] = f
-    ahead[_SINCE] = ahead[_ROUND] = 0.0
-    _run(ahead, rate, math.inf)
-    _set_alarm(p, heap, link, ahead[_SINCE], now)
-
-
-@_compiled
-def _close(p: Play, site: int, now: float) -> None:
-    p.open_[site] -= 1
-    if p.open_[site] == 0:
-        p.done[site] = now
-        p.order[p.count[_THROUGH]] = site
-        p.count[_THROUGH] += 1
-
-
-@_compiled
-def _happen(
-    net: Net, laws: Laws, state: State, p: Play, heap: Heap, of: int, what: int, a: int, b: int, now: float
-) -> None:
-    if what == _START:
-        _start(net, laws, state, p, heap, a, now)
-    elif what == _ALARM:
-        if b == p.alarm[a]:
-            _on_alarm(net, state, p, heap, a, now)
-    elif what == _LEFT:
-        link = net.link_of[a]
-        state.silent[link] = state.free[link] = now
-        _dequeue(net, laws, state, p, heap, link, now)
-        _push(p, heap, now + _draw(net, state, link), _ARRIVE, a, 0)
-    elif what == _MARKED:
-        _push(p, heap, now + net.rtt[a], _TAKE, a, b)
-    elif what == _TAKE:
-        place = net.place[a] + b
-        if p.waits[place]:
-            p.waits[place] = 0
-            _close(p, net.sender[a], now)
-        else:
-            p.is_free[place] = 1
-    elif what == _ARRIVE:
-        _close(p, net.target[a], now)
-        for i in range(net.later_at[a], net.later_at[a + 1]):
-            _ask(net, laws, state, p, heap, of, net.later[i], now)
+    if not w.is_busy:
+        w.is_busy = 1
+        _push(s.links, s.heap, s.count, w.free, _FREE, link, 0)
+    if w.head < 0:
+        w.head = k
     else:
-        _dequeue(net, laws, state, p, heap, a, now)
+        s.transfers[w.tail].following = k
+    w.tail = k
+
+
+@_inner
+def _dequeue(links: Array, transfers: Array, heap: Array, count: Array, link: int, now: float) -> None:
+    w = links[link]
+    k = w.head
+    if k < 0:
+        w.is_busy = 0
+    else:
+        w.head = transfers[k].following
+        _send(links, transfers, heap, count, k, now)
+
+
+@_inner
+def _send(links: Array, transfers: Array, heap: Array, count: Array, k: int, now: float) -> None:
+    link = transfers[k].link
+    f = links[link]
+    window = f.window
+    if window < 0:
+        window = f.first
+    else:
+        idle = transfers[k].asked - f.silent
+        if f.restarts and idle >= f.rto:
+            window = _window_restart(window, idle, f.first, f.rto)
+    f.window = _window_after(window, f.payload, f.limit)
+    f.left, f.since, f.speed, f.in_flight = f.payload, now, 0.0, min(window, f.limit)
+    f.is_opposed = 1 if f.back >= 0 and links[f.back].on >= 0 else 0
+    _begin_round(f, now)
+    _oppose(links, transfers, count, f.back, 1, now)
+    f.on = k
+    whole = np.floor(f.held)
+    place = f.sent + whole
+    f.sent += 1
+    f.has_mark = 1 if place < f.load else 0
+    f.is_alone = 1 - f.has_mark
+    if f.has_mark:
+        f.mark_place = int(place)
+        f.mark_left = f.payload - (1.0 - (f.held - whole)) * f.payload
+        _change(transfers, count, k)
+        return
+    links[-1] = f
+    ahead = links[-1]
+    ahead.since = ahead.round = 0.0
+    _run(ahead, math.inf)
+    _set_alarm(links, heap, count, link, now + ahead.since)
+
+
+@_inner
+def _close(sites: Array, count: Array, site: int, now: float) -> None:
+    sites[site].waits_for -= 1
+    if sites[site].waits_for == 0:
+        sites[site].done, sites[site].order = now, count[_THROUGH]
+        count[_THROUGH] += 1
+
+
+@_inner
+def _happen(s: Any, of: int, what: int, a: int, b: int, now: float) -> None:
+    if what == _ALARM:
+        _on_alarm(s.links, s.transfers, s.queue, s.count, a, now)
+    elif what == _LEFT:
+        link = s.transfers[a].link
+        s.links[link].silent = s.links[link].free = now
+        _dequeue(s.links, s.transfers, s.heap, s.count, link, now)
+        _push(s.links, s.heap, s.count, now + _draw(s.links, s.normals, link), _ARRIVE, a, 0)
+    elif what == _ARRIVE:
+        _close(s.sites, s.count, s.transfers[a].target, now)
+        for i in range(s.transfers[a].later, s.transfers[a].later_end):
+            _ask(s, of, s.lists[i], now)
+    elif what == _MARKED:
+        _push(s.links, s.heap, s.count, now + s.links[a].rtt, _TAKE, a, b)
+    elif what == _TAKE:
+        place = s.transfers[s.links[a].place + b]
+        if place.waits:
+            _close(s.sites, s.count, s.links[a].sender, now)
+        else:
+            place.has_room = 1
+    elif what == _START:
+        _start(s, a, now)
+    else:
+        _dequeue(s.links, s.transfers, s.heap, s.count, a, now)
+
+
+@_inner
+def _begin(s: Any) -> None:
+    """Nothing of this exchange has happened yet."""
+    s.count[:] = 0
+    for w in s.links:
+        w.on = w.head = -1
+        w.is_busy = w.ready = w.sent = w.alarm = 0
+    for t in s.transfers:
+        t.following = -1
+        t.is_changed = t.has_room = t.waits = 0
+    for m in s.sites:
+        m.waits_for = m.out_of_end - m.out_of + m.into_end - m.into
+        m.done = math.inf
 
 
 @_compiled
-def play(
-    net: Net,
-    laws: Laws,
-    state: State,
-    p: Play,
-    of: int,
-    calls: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-    until: float,
-) -> None:
+def play(s: Any, of: int, at: Array, kind: Array, site: Array, which: Array, until: float) -> None:
     """Let an exchange of fragment `of` go on until a time, or until all its bytes are there.
 
-    `calls`: what sites have done since the exchange before, in order: when, what, who, with which fragment.
-    At one instant what sites do comes first.
+    `at`, `kind`, `site`, `which`: what sites have done since the exchange before, in order: when, what, who,
+    with which fragment. At one instant what sites do comes first.
     """
-    at, kind, site, which = calls
-    heap = [(0.0, 0, 0, 0, 0) for _ in range(0)]
-    now, call = 0.0, 0
+    _begin(s)
+    now, call, count = 0.0, 0, s.count
     while True:
         next_call = at[call] if call < len(at) else math.inf
-        next_event = heap[0][0] if len(heap) else math.inf
+        is_now = count[_BEGIN] != count[_END]
+        next_event = now if is_now else (s.heap[1].at if count[_HEAP] else math.inf)
         soonest = min(next_call, next_event)
-        if p.count[_CHANGED] and soonest > now:
-            _share_all(net, state, p, heap, now)
+        if count[_CHANGED] and soonest > now:
+            _share_all(s.links, s.transfers, s.heap, count, now)
             continue
         if soonest > until or soonest == math.inf:
             break
         now = soonest
-        if next_event < next_call:
-            _, _, what, a, b = heappop(heap)
-            _happen(net, laws, state, p, heap, of, what, a, b, now)
+        if next_call <= next_event:
+            if kind[call] == POST:
+                _post(s, site[call], which[call], now)
+            else:
+                for i in range(s.sites[site[call]].out_of, s.sites[site[call]].out_of_end):
+                    _ask(s, of, s.lists[i], now)
+            call += 1
             continue
-        m = site[call]
-        if kind[call] == POST:
-            _post(net, laws, state, p, heap, m, which[call], now)
+        event = s.heap[1]
+        if is_now and not (count[_HEAP] and _is_before(event, s.queue[count[_BEGIN]])):
+            event = s.queue[count[_BEGIN]]
+            what, a, b = event.what, event.a, event.b
+            count[_BEGIN] = (count[_BEGIN] + 1) % len(s.queue)
         else:
-            for i in range(net.out_of_at[m], net.out_of_at[m + 1]):
-                _ask(net, laws, state, p, heap, of, net.out_of[i], now)
-        call += 1
+            what, a, b = event.what, event.a, event.b
+            _pop(s.links, s.heap, count)
+        _happen(s, of, what, a, b, now)
     if until < math.inf:
-        for link in range(len(p.on)):
-            if p.on[link] >= 0:
-                _move(net, state, p, link, until)
+        for w in s.links[:-1]:
+            if w.on >= 0:
+                _move(w, until)

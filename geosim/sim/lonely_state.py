@@ -1,131 +1,143 @@
-"""Exchanges over links that no two payloads share, as arrays: what stays, what one leaves to the next, what is
-under way."""
+"""Exchanges over links that no two payloads share, as arrays: what stays as it is, what one exchange leaves to
+the next, and what is under way."""
 
-import math
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-_COLUMNS = 17  # of a flow
+from geosim.cost.problem import FragmentPlan
+from geosim.sim.exchange import Wan
 
+_FIXED = {
+    "rate": float, "rtt": float, "rto": float, "restarts": int, "delay": float, "jitter": float,
+    "back": int, "load": int, "place": int, "sender": int,
+}  # fmt: skip
+_LAWS = {
+    "payload": float, "flows": float, "limit": float, "first": float, "stream": float, "opposed": float,
+    "held": float,
+}  # fmt: skip
+_KEPT = {"window": float, "silent": float, "free": float, "carried": float, "drawn": int}
+_FLOW = {
+    "left": float, "burst": float, "since": float, "speed": float, "round": float, "paused": float,
+    "in_flight": float, "is_opposed": int, "mark_left": float, "has_mark": int, "is_alone": int,
+}  # fmt: skip
+_QUEUE = {
+    "on": int, "is_busy": int, "head": int, "tail": int, "ready": int, "sent": int, "mark_place": int,
+    "alarm": int,
+}  # fmt: skip
 
-class Net(NamedTuple):
-    """What stays as it is in a run: of links [L], of transfers [R], of sites; lists of lists as two arrays.
+# A link. Fixed: `back` is the way back or -1, `load` the payloads of an exchange, `place` where the link's
+# places begin among all, `sender` its site. Laws: of the exchange's fragment; `payload` on the wire, `held`:
+# how many of them a buffer holds. Kept: `window` -1: none yet; `free`: when its last byte has left; `drawn`:
+# random numbers used up. What is under way is `network.Flow`'s, its window `in_flight`. Queue: the transfer on
+# the link and those that wait, -1: none; how many became ready and were sent; where the link's alarm is in
+# the heap, 0: nowhere.
+LINK = np.dtype(list((_FIXED | _LAWS | _KEPT | _FLOW | _QUEUE).items()))
 
-    Attributes:
-        rate, rtt, rto, restarts, delay, jitter, back, load: of links; `back`: the way back or -1; `load`:
-        payloads of an exchange; `place`: where a link's places begin among all.
-        sender: of links, the site that they come from.
-        link_of, source, target, missing: of transfers; `missing`: how many things each waits for.
-        out_of, into, later: transfers out of and into sites, and those that a transfer lets go on; entry i
-        is what lies between entries i and i + 1 of `.._at`.
-    """
+# A transfer, and (room, waits) for a place in the order of a link. `needs`: how many things it waits for;
+# `later` to `later_end`: in `Net.lists`, those that it lets go on; `following`: in its queue.
+TRANSFER = np.dtype(
+    [(name, int) for name in ("link", "target", "needs", "later", "later_end")]
+    + [("asked", float), ("following", int), ("is_changed", int), ("changed", int)]
+    + [("has_room", int), ("waits", int)]
+)
 
-    rate: np.ndarray
-    rtt: np.ndarray
-    rto: np.ndarray
-    restarts: np.ndarray
-    delay: np.ndarray
-    jitter: np.ndarray
-    back: np.ndarray
-    load: np.ndarray
-    place: np.ndarray
-    sender: np.ndarray
-    link_of: np.ndarray
-    source: np.ndarray
-    target: np.ndarray
-    missing: np.ndarray
-    out_of: np.ndarray
-    out_of_at: np.ndarray
-    into: np.ndarray
-    into_at: np.ndarray
-    later: np.ndarray
-    later_at: np.ndarray
+# A site: its transfers in `Net.lists`; what it still waits for, and when and as how manieth it is through.
+SITE = np.dtype(
+    [(name, int) for name in ("out_of", "out_of_end", "into", "into_end", "waits_for")]
+    + [("done", float), ("order", int)]
+)
 
+# Of a fragment and a transfer: when the notice is there, and how many things are missing.
+NOTICE = np.dtype([("ready", float), ("missing", int)])
 
-class Laws(NamedTuple):
-    """Of one fragment on each link [L]: bytes on the wire, windows, rates, payloads that a buffer holds."""
-
-    flows: int
-    size: np.ndarray
-    limit: np.ndarray
-    first: np.ndarray
-    stream: np.ndarray
-    opposed: np.ndarray
-    held: np.ndarray
+EVENT = np.dtype([("at", float), ("order", int), ("what", int), ("a", int), ("b", int)])
 
 
 class State(NamedTuple):
-    """What one exchange leaves to the next.
+    """All of a run's exchanges.
 
     Attributes:
-        window, silent, free, carried: of links; window -1: none yet; `free`: when the last byte has left.
-        ready, missing: of fragments and transfers [F, R].
-        normals, drawn: of links, standard normal numbers [L, n] and how many of them are used up.
+        links [L + 1], the last for looking ahead; transfers [R]; sites [M]; lists: numbers of transfers.
+        notices: [fragments, R].
+        normals: standard normal numbers [L, n].
+        heap, queue: events to come, and those of this instant. count: see `lonely_kernel`.
     """
 
-    window: np.ndarray
-    silent: np.ndarray
-    free: np.ndarray
-    carried: np.ndarray
-    ready: np.ndarray
-    missing: np.ndarray
+    links: np.ndarray
+    transfers: np.ndarray
+    sites: np.ndarray
+    lists: np.ndarray
+    notices: np.ndarray
     normals: np.ndarray
-    drawn: np.ndarray
-
-    def copy(self) -> "State":
-        """Another of its own; random numbers, which nothing changes, are shared."""
-        own = [a if name == "normals" else a.copy() for name, a in self._asdict().items()]
-        return State(*own)
-
-
-class Play(NamedTuple):
-    """What is under way.
-
-    Attributes:
-        flow: [L + 1, columns], the last row for looking ahead. on: the transfer on a link, or -1.
-        busy, head, tail, following: queues of transfers, by link.
-        alarm: which of a link's alarms counts. ready_count, sent_count: of links.
-        is_free, waits: of places in the order of links: whether the buffer has room, and is waited for.
-        mark_place: of links, the place whose payload is taken once what is under way has passed its mark.
-        asked: of transfers. changed, is_changed: transfers that get their rates anew.
-        open_: what sites still wait for. done, order: when and in which order they are through.
-        count: of events, of changed transfers and of sites that are through.
-    """
-
-    flow: np.ndarray
-    on: np.ndarray
-    busy: np.ndarray
-    head: np.ndarray
-    tail: np.ndarray
-    following: np.ndarray
-    alarm: np.ndarray
-    ready_count: np.ndarray
-    sent_count: np.ndarray
-    is_free: np.ndarray
-    waits: np.ndarray
-    mark_place: np.ndarray
-    asked: np.ndarray
-    changed: np.ndarray
-    is_changed: np.ndarray
-    open_: np.ndarray
-    done: np.ndarray
-    order: np.ndarray
+    heap: np.ndarray
+    queue: np.ndarray
     count: np.ndarray
 
+    def copy(self) -> "State":
+        """Another of its own; what does not change is shared."""
+        return self._replace(links=self.links.copy(), notices=self.notices.copy())
 
-def make_play(net: Net) -> Play:
-    """An exchange of which nothing has happened yet."""
-    links, routes = len(net.rate), len(net.link_of)
-    opened = np.diff(net.out_of_at) + np.diff(net.into_at)
 
-    def whole(n: int, value: int = 0) -> np.ndarray:
-        return np.full(n, value, np.int64)
-
-    return Play(
-        flow=np.zeros((links + 1, _COLUMNS)), on=whole(links, -1), busy=whole(links), head=whole(links, -1),
-        tail=whole(links, -1), following=whole(routes, -1), alarm=whole(links), ready_count=whole(links),
-        sent_count=whole(links), is_free=whole(routes), waits=whole(routes), mark_place=whole(links),
-        asked=np.zeros(routes), changed=whole(routes), is_changed=whole(routes), open_=opened,
-        done=np.full(len(opened), math.inf), order=whole(len(opened)), count=whole(3),
+def make_state(wan: Wan) -> State:
+    """All as it is at the start."""
+    plans, routes = wan.problem.links, wan.problem.routes
+    ways = {(plan.source, plan.target): i for i, plan in enumerate(plans)}
+    load = [wan.load[i] for i in range(len(plans))]
+    links = np.zeros(len(plans) + 1, LINK)
+    fixed = links[:-1]
+    for name, value in {
+        "rate": [plan.path.rate_bytes_per_s for plan in plans],
+        "rtt": [plan.path.rtt_s for plan in plans],
+        "rto": [plan.path.rto_s for plan in plans],
+        "restarts": [plan.path.restarts for plan in plans],
+        "delay": [plan.path.rtt_s / 2 for plan in plans],
+        "jitter": [plan.jitter_s for plan in plans],
+        "back": [ways.get((plan.target, plan.source), -1) for plan in plans],
+        "load": load,
+        "place": np.cumsum([0, *load[:-1]]),
+        "sender": [plan.source for plan in plans],
+        "window": -1.0,
+    }.items():
+        fixed[name] = value
+    transfers, sites = np.zeros(len(routes), TRANSFER), np.zeros(len(wan.out_of), SITE)
+    transfers["link"] = wan.link_of
+    transfers["target"] = [t.target for t in routes]
+    transfers["needs"] = [2 if t.need is None else 3 for t in routes]
+    lists: list[int] = []
+    for table, name, of in (
+        (sites, "out_of", wan.out_of), (sites, "into", wan.into), (transfers, "later", wan.later),
+    ):  # fmt: skip
+        table[name], table[f"{name}_end"] = _laid_out(lists, of)
+    notices = np.zeros((len(wan.problem.fragments), len(routes)), NOTICE)
+    notices["missing"] = transfers["needs"]
+    return State(
+        links, transfers, sites, np.array(lists), notices, np.zeros((len(plans), 0)),
+        heap=np.zeros(len(plans) + 3 * len(routes) + 2, EVENT), queue=np.zeros(2 * len(plans) + 1, EVENT),
+        count=np.zeros(6, int),
     )  # fmt: skip
+
+
+def _laid_out(lists: list[int], of: Sequence[Iterable[int]]) -> tuple[list[int], list[int]]:
+    """Add lists one after another; where each begins and ends."""
+    begins, ends = [], []
+    for each in of:
+        begins.append(len(lists))
+        lists += each
+        ends.append(len(lists))
+    return begins, ends
+
+
+def laws_of(wan: Wan, fragment: FragmentPlan) -> dict[str, np.ndarray | float]:
+    """Columns of the links that follow from the fragment."""
+    plans, flows = wan.problem.links, fragment.flows
+    return {
+        "payload": np.array([fragment.payload_bytes * plan.wire_per_payload for plan in plans]),
+        "flows": float(flows),
+        "limit": np.array([plan.path.window_limit(flows) for plan in plans]),
+        "first": np.array([plan.path.initial_window(flows) for plan in plans]),
+        "stream": np.array([plan.path.stream_rate(flows, alone=True) for plan in plans]),
+        "opposed": np.array([min(plan.path.stream_rate(flows), plan.path.stream_rate(flows, alone=True)) for plan in plans]),
+        "held": np.array([wan.buffered(i, fragment.payload_bytes, flows) for i in range(len(plans))]),
+    }
