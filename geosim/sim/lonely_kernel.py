@@ -18,8 +18,10 @@ _START, _ALARM, _LEFT, _MARKED, _TAKE, _ARRIVE, _FREE = range(7)  # what happens
 # change, sites that are through.
 _EVENTS, _HEAP, _BEGIN, _END, _CHANGED, _THROUGH = range(6)
 
-_compiled: Any = njit(cache=True, nogil=True, no_cfunc_wrapper=True)
-_inner: Any = njit(cache=True, nogil=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+_compiled: Any = njit(cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy")
+_inner: Any = njit(
+    cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy", no_cpython_wrapper=True
+)
 Array = np.ndarray
 
 
@@ -272,9 +274,7 @@ def _looking_ahead(links: Array, link: int, now: float) -> float:
 
 
 @_inner
-def _on_alarm(
-    links: Array, transfers: Array, queue: Array, count: Array, link: int, now: float
-) -> None:
+def _on_alarm(links: Array, transfers: Array, queue: Array, count: Array, link: int, now: float) -> None:
     f = links[link]
     if f.is_alone:
         _end(links, transfers, queue, count, link, now)
@@ -305,60 +305,91 @@ def _end(links: Array, transfers: Array, queue: Array, count: Array, link: int, 
     _now(queue, count, now, _LEFT, k, 0)
 
 
-# Transfers. These know of all there is.
+# Transfers. `notices` are those of one fragment.
 
 
 @_inner
-def _post(s: Any, site: int, of: int, now: float) -> None:
-    for i in range(s.sites[site].into, s.sites[site].into_end):
-        k = s.lists[i]
-        link = s.transfers[k].link
-        back = s.links[link].back
+def _post(
+    links: Array,
+    transfers: Array,
+    sites: Array,
+    lists: Array,
+    notices: Array,
+    normals: Array,
+    heap: Array,
+    count: Array,
+    site: int,
+    now: float,
+) -> None:
+    for i in range(sites[site].into, sites[site].into_end):
+        k = lists[i]
+        link = transfers[k].link
+        back = links[link].back
         if back >= 0:
-            s.links[back].silent = max(s.links[back].silent, now)
-        s.notices[of, k].ready = now + _draw(s.links, s.normals, link)
-        _one_less(s, of, k, now)
+            links[back].silent = max(links[back].silent, now)
+        notices[k].ready = now + _draw(links, normals, link)
+        _one_less(links, transfers, sites, notices, heap, count, k, now)
 
 
 @_inner
-def _ask(s: Any, of: int, k: int, now: float) -> None:
-    s.transfers[k].asked = now
-    _one_less(s, of, k, now)
+def _ask(
+    links: Array,
+    transfers: Array,
+    sites: Array,
+    notices: Array,
+    heap: Array,
+    count: Array,
+    k: int,
+    now: float,
+) -> None:
+    transfers[k].asked = now
+    _one_less(links, transfers, sites, notices, heap, count, k, now)
 
 
 @_inner
-def _one_less(s: Any, of: int, k: int, now: float) -> None:
-    notice = s.notices[of, k]
+def _one_less(
+    links: Array,
+    transfers: Array,
+    sites: Array,
+    notices: Array,
+    heap: Array,
+    count: Array,
+    k: int,
+    now: float,
+) -> None:
+    notice = notices[k]
     notice.missing -= 1
     if notice.missing == 0:
         wait = notice.ready - now
         if wait > 0:
-            _push(s.links, s.heap, s.count, now + wait, _START, k, 0)
+            _push(links, heap, count, now + wait, _START, k, 0)
         else:
-            _start(s, k, now)
+            _start(links, transfers, sites, heap, count, k, now)
 
 
 @_inner
-def _start(s: Any, k: int, now: float) -> None:
-    link = s.transfers[k].link
-    w = s.links[link]
-    place = s.transfers[w.place + w.ready]
+def _start(
+    links: Array, transfers: Array, sites: Array, heap: Array, count: Array, k: int, now: float
+) -> None:
+    link = transfers[k].link
+    w = links[link]
+    place = transfers[w.place + w.ready]
     w.ready += 1
     if w.ready <= w.held or place.has_room:
-        _close(s.sites, s.count, w.sender, now)
+        _close(sites, count, w.sender, now)
     else:
         place.waits = 1
     if not w.is_busy and w.free <= now:
         w.is_busy = 1
-        _send(s.links, s.transfers, s.heap, s.count, k, now)
+        _send(links, transfers, heap, count, k, now)
         return
     if not w.is_busy:
         w.is_busy = 1
-        _push(s.links, s.heap, s.count, w.free, _FREE, link, 0)
+        _push(links, heap, count, w.free, _FREE, link, 0)
     if w.head < 0:
         w.head = k
     else:
-        s.transfers[w.tail].following = k
+        transfers[w.tail].following = k
     w.tail = k
 
 
@@ -416,85 +447,127 @@ def _close(sites: Array, count: Array, site: int, now: float) -> None:
 
 
 @_inner
-def _happen(s: Any, of: int, what: int, a: int, b: int, now: float) -> None:
+def _happen(
+    links: Array,
+    transfers: Array,
+    sites: Array,
+    lists: Array,
+    notices: Array,
+    normals: Array,
+    heap: Array,
+    queue: Array,
+    count: Array,
+    what: int,
+    a: int,
+    b: int,
+    now: float,
+) -> None:
     if what == _ALARM:
-        _on_alarm(s.links, s.transfers, s.queue, s.count, a, now)
+        _on_alarm(links, transfers, queue, count, a, now)
     elif what == _LEFT:
-        link = s.transfers[a].link
-        s.links[link].silent = s.links[link].free = now
-        _dequeue(s.links, s.transfers, s.heap, s.count, link, now)
-        _push(s.links, s.heap, s.count, now + _draw(s.links, s.normals, link), _ARRIVE, a, 0)
+        link = transfers[a].link
+        links[link].silent = links[link].free = now
+        _dequeue(links, transfers, heap, count, link, now)
+        _push(links, heap, count, now + _draw(links, normals, link), _ARRIVE, a, 0)
     elif what == _ARRIVE:
-        _close(s.sites, s.count, s.transfers[a].target, now)
-        for i in range(s.transfers[a].later, s.transfers[a].later_end):
-            _ask(s, of, s.lists[i], now)
+        _close(sites, count, transfers[a].target, now)
+        for i in range(transfers[a].later, transfers[a].later_end):
+            _ask(links, transfers, sites, notices, heap, count, lists[i], now)
     elif what == _MARKED:
-        _push(s.links, s.heap, s.count, now + s.links[a].rtt, _TAKE, a, b)
+        _push(links, heap, count, now + links[a].rtt, _TAKE, a, b)
     elif what == _TAKE:
-        place = s.transfers[s.links[a].place + b]
+        place = transfers[links[a].place + b]
         if place.waits:
-            _close(s.sites, s.count, s.links[a].sender, now)
+            _close(sites, count, links[a].sender, now)
         else:
             place.has_room = 1
     elif what == _START:
-        _start(s, a, now)
+        _start(links, transfers, sites, heap, count, a, now)
     else:
-        _dequeue(s.links, s.transfers, s.heap, s.count, a, now)
+        _dequeue(links, transfers, heap, count, a, now)
 
 
 @_inner
-def _begin(s: Any) -> None:
+def _begin(links: Array, transfers: Array, sites: Array, count: Array) -> None:
     """Nothing of this exchange has happened yet."""
-    s.count[:] = 0
-    for w in s.links:
+    count[:] = 0
+    for w in links:
         w.on = w.head = -1
         w.is_busy = w.ready = w.sent = w.alarm = 0
-    for t in s.transfers:
+    for t in transfers:
         t.following = -1
         t.is_changed = t.has_room = t.waits = 0
-    for m in s.sites:
+    for m in sites:
         m.waits_for = m.out_of_end - m.out_of + m.into_end - m.into
         m.done = math.inf
 
 
 @_compiled
-def play(s: Any, of: int, at: Array, kind: Array, site: Array, which: Array, until: float) -> None:
+def play(
+    links: Array,
+    transfers: Array,
+    sites: Array,
+    lists: Array,
+    notices: Array,
+    normals: Array,
+    heap: Array,
+    queue: Array,
+    count: Array,
+    of: int,
+    at: Array,
+    kind: Array,
+    site: Array,
+    which: Array,
+    until: float,
+) -> None:
     """Let an exchange of fragment `of` go on until a time, or until all its bytes are there.
 
     `at`, `kind`, `site`, `which`: what sites have done since the exchange before, in order: when, what, who,
     with which fragment. At one instant what sites do comes first.
     """
-    _begin(s)
-    now, call, count = 0.0, 0, s.count
+    _begin(links, transfers, sites, count)
+    mine = notices[of]
+    now, call = 0.0, 0
     while True:
         next_call = at[call] if call < len(at) else math.inf
         is_now = count[_BEGIN] != count[_END]
-        next_event = now if is_now else (s.heap[1].at if count[_HEAP] else math.inf)
+        next_event = now if is_now else (heap[1].at if count[_HEAP] else math.inf)
         soonest = min(next_call, next_event)
         if count[_CHANGED] and soonest > now:
-            _share_all(s.links, s.transfers, s.heap, count, now)
+            _share_all(links, transfers, heap, count, now)
             continue
         if soonest > until or soonest == math.inf:
             break
         now = soonest
         if next_call <= next_event:
             if kind[call] == POST:
-                _post(s, site[call], which[call], now)
+                _post(
+                    links,
+                    transfers,
+                    sites,
+                    lists,
+                    notices[which[call]],
+                    normals,
+                    heap,
+                    count,
+                    site[call],
+                    now,
+                )
             else:
-                for i in range(s.sites[site[call]].out_of, s.sites[site[call]].out_of_end):
-                    _ask(s, of, s.lists[i], now)
+                for i in range(sites[site[call]].out_of, sites[site[call]].out_of_end):
+                    _ask(links, transfers, sites, mine, heap, count, lists[i], now)
             call += 1
             continue
-        event = s.heap[1]
-        if is_now and not (count[_HEAP] and _is_before(event, s.queue[count[_BEGIN]])):
-            event = s.queue[count[_BEGIN]]
+        event = heap[1]
+        if is_now and not (count[_HEAP] and _is_before(event, queue[count[_BEGIN]])):
+            event = queue[count[_BEGIN]]
             what, a, b = event.what, event.a, event.b
-            count[_BEGIN] = (count[_BEGIN] + 1) % len(s.queue)
+            count[_BEGIN] = (count[_BEGIN] + 1) % len(queue)
         else:
             what, a, b = event.what, event.a, event.b
-            _pop(s.links, s.heap, count)
-        _happen(s, of, what, a, b, now)
+            _pop(links, heap, count)
+        _happen(links, transfers, sites, lists, mine, normals, heap, queue, count, what, a, b, now)
     if until < math.inf:
-        for w in s.links[:-1]:
+        for w in links[:-1]:
             if w.on >= 0:
                 _move(w, until)

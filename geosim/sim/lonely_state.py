@@ -138,6 +138,8 @@ def laws_of(wan: Wan, fragment: FragmentPlan) -> dict[str, np.ndarray | float]:
         "limit": np.array([plan.path.window_limit(flows) for plan in plans]),
         "first": np.array([plan.path.initial_window(flows) for plan in plans]),
         "stream": np.array([plan.path.stream_rate(flows, alone=True) for plan in plans]),
-        "opposed": np.array([min(plan.path.stream_rate(flows), plan.path.stream_rate(flows, alone=True)) for plan in plans]),
+        "opposed": np.array(
+            [min(plan.path.stream_rate(flows), plan.path.stream_rate(flows, alone=True)) for plan in plans]
+        ),
         "held": np.array([wan.buffered(i, fragment.payload_bytes, flows) for i in range(len(plans))]),
     }
