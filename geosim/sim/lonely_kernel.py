@@ -18,9 +18,9 @@ _START, _ALARM, _LEFT, _MARKED, _TAKE, _ARRIVE, _FREE = range(7)  # what happens
 # change, sites that are through.
 _EVENTS, _HEAP, _BEGIN, _END, _CHANGED, _THROUGH = range(6)
 
-_compiled: Any = njit(cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy")
+_compiled: Any = njit(cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy", _nrt=False)
 _inner: Any = njit(
-    cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy", no_cpython_wrapper=True
+    cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy", _nrt=False, no_cpython_wrapper=True
 )
 Array = np.ndarray
 
