@@ -1,6 +1,8 @@
-"""Seventeen measured runs predicted anew, without running anything: what a change of the model changes.
+"""Measured runs predicted anew, without running anything: what a change of the model changes.
 
-    python -m experiments.repredict            # seconds
+    python -m experiments.repredict                        # the paced points, seconds
+    python -m experiments.repredict --own-parts            # with all but the exchange as each run had it
+    python -m experiments.repredict --results experiments/results/predicted_vs_measured_17.json
 
 Each point's calibration is put together again from the parts that its own prediction had, and from the
 decoding time that its run measured; the old prediction's was not kept, so that exposed times differ by a
@@ -8,6 +10,7 @@ few ms from those of the file even where nothing changed.
 """
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -19,22 +22,21 @@ from experiments.console import console, run_app
 from experiments.points import FLAT, Point
 from geosim.cost import Calibration
 from geosim.policy import make_layout
-from geosim.scenario import Scenario, load_scenario
+from geosim.scenario import Scenario, load_scenario, site_batches
 from geosim.sim import simulate
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-RESULTS = Path(__file__).parent / "results" / "predicted_vs_measured_17.json"
-_FIELDS = (
-    "interval", "ratio", "bits", "overlap", "bandwidth", "rtt", "streams", "update", "congestion_control",
-)  # fmt: skip
+_HEADS = ("policy", "link", "step measured", "then", "now", "exposed measured", "then", "now")
+RESULTS = Path(__file__).parent / "results" / "predicted_vs_measured.json"
 
 
-def calibration_of(row: dict[str, Any], point: Point, base: Scenario) -> Calibration:
-    """A calibration that gives a row's predicted parts again."""
-    parts, interval = row["parts_predicted"], point.interval
+def calibration_of(row: dict[str, Any], parts: dict[str, float], point: Point, base: Scenario) -> Calibration:
+    """A calibration that gives a row's parts of a step again."""
+    interval = point.interval
     if point.overlap == FLAT:
         return Calibration(optimizer_s=parts["update"], backend="gloo")
-    layout = make_layout(base.workload.model.param_table(), point.policy(), base.sites[0].ranks)
+    ranks = point.room(base).sites[0].ranks
+    layout = make_layout(base.workload.model.param_table(), point.policy(), ranks)
     numel = sum(layout.fragment_numel(f) for f in range(len(layout.fragments)))
     share = numel / layout.shards
     local = point.update == "local"
@@ -53,46 +55,76 @@ def calibration_of(row: dict[str, Any], point: Point, base: Scenario) -> Calibra
     )
 
 
-def predict(row: dict[str, Any], base: Scenario) -> dict[str, float]:
-    """A row's step and exposed time by the model as it is."""
-    point = Point(**{name: row[name] for name in _FIELDS})
-    work = base.workload.model_copy(
-        update={"step_time_s": row["parts_predicted"]["compute"], "step_jitter": 0.0}
+def with_step_times(world: Scenario, compute_s: float) -> Scenario:
+    """The scenario with sites' step times scaled, so that they compute so long a step on average."""
+    work = world.workload
+    assert work.step_time_s is not None
+    slowness = [1.0 if s.step_time_s is None else s.step_time_s / work.step_time_s for s in world.sites]
+    loads = [batch / work.batch_per_accelerator for batch in site_batches(world)]
+    once = compute_s / fmean(slow * load for slow, load in zip(slowness, loads, strict=True))
+    sites = tuple(
+        site if site.step_time_s is None else site.model_copy(update={"step_time_s": slow * once})
+        for site, slow in zip(world.sites, slowness, strict=True)
     )
-    world = point.scenario(base).model_copy(update={"workload": work})
-    said = simulate(world, point.policy(), calibration=calibration_of(row, point, base)).to_dict()
+    timed = work.model_copy(update={"step_time_s": once, "step_jitter": 0.0})
+    return world.model_copy(update={"workload": timed, "sites": sites})
+
+
+def predict(row: dict[str, Any], base: Scenario, own_parts: bool = False) -> dict[str, float]:
+    """A row's step and exposed time by the model as it is.
+
+    `own_parts`: all but the exchange as the run itself had it, so that what is left is the wire's error.
+    """
+    point = Point(**{field.name: row[field.name] for field in fields(Point) if field.name in row})
+    parts = row["parts_predicted"]
+    if own_parts:
+        parts = parts | {"update": 0.0} | row["parts_measured"]
+    world = with_step_times(point.scenario(base), parts["compute"])
+    calibration = calibration_of(row, parts, point, base)
+    said = simulate(world, point.policy(), calibration=calibration).to_dict()
     return {"step_s": said["step_time_s"]["mean"], "exposed_s": said["exposed_wan_s_per_step"]}
 
 
 @app.command()
-def repredict(results: Annotated[Path, typer.Option(help="a prediction grid's results")] = RESULTS) -> None:
+def repredict(
+    results: Annotated[Path, typer.Option(help="a prediction grid's results")] = RESULTS,
+    own_parts: Annotated[bool, typer.Option(help="all but the exchange as each run had it")] = False,
+) -> None:
     """Predict a measured grid anew and say what that does to its errors."""
     data = json.loads(results.read_text())
     base = load_scenario(data["scenario"])
     table = Table(box=None, pad_edge=False)
-    heads = ("policy", "link", "step measured", "then", "now", "exposed measured", "then", "now")
-    for head in heads:
-        table.add_column(head, justify="left" if head in heads[:2] else "right")
+    for head in _HEADS:
+        table.add_column(head, justify="left" if head in _HEADS[:2] else "right")
     errors: dict[str, list[float]] = {"then": [], "now": [], "exposed then": [], "exposed now": []}
     for row in data["points"]:
-        now = predict(row, base)
-        step, wait = row["step_measured_s"], row["exposed_measured_s"]
-        pairs = {"then": row["step_predicted_s"] / step - 1, "now": now["step_s"] / step - 1}
-        cells = [
-            row["policy"],
-            f"{row['bandwidth']}, {row['rtt']}, {row['congestion_control']}",
-            f"{1e3 * step:.0f} ms",
-        ]
-        cells += [f"{100 * pairs['then']:+.1f} %", f"{100 * pairs['now']:+.1f} %", f"{1e3 * wait:.0f} ms"]
-        if row["exposed_error"] is not None:
-            pairs |= {"exposed then": row["exposed_error"], "exposed now": now["exposed_s"] / wait - 1}
-            cells += [f"{100 * pairs['exposed then']:+.1f} %", f"{100 * pairs['exposed now']:+.1f} %"]
-        table.add_row(*cells)
-        for name, error in pairs.items():
+        if not row.get("paced", True) or (own_parts and row["overlap"] == FLAT):
+            continue
+        found = _errors(row, predict(row, base, own_parts))
+        table.add_row(*_cells(row, found))
+        for name, error in found.items():
             errors[name].append(abs(error))
     console.print(table)
     for name, values in errors.items():
         console.print(f"{name}: mean error {100 * fmean(values):.1f} %, worst {100 * max(values):.1f} %")
+
+
+def _errors(row: dict[str, Any], now: dict[str, float]) -> dict[str, float]:
+    """The errors that the table counts: of exposed times only those long enough to tell."""
+    step = row["step_measured_s"]
+    found = {"then": row["step_predicted_s"] / step - 1, "now": now["step_s"] / step - 1}
+    if row["exposed_error"] is not None:
+        found["exposed then"] = row["exposed_error"]
+        found["exposed now"] = now["exposed_s"] / row["exposed_measured_s"] - 1
+    return found
+
+
+def _cells(row: dict[str, Any], errors: dict[str, float]) -> list[str]:
+    link = f"{row['bandwidth']}, {row['rtt']}, {row['congestion_control']}"
+    said = {name: f"{100 * error:+.1f} %" for name, error in errors.items()}
+    waits = [said.get("exposed then", "-"), said.get("exposed now", "-")]
+    measured = [f"{1e3 * row[name]:.0f} ms" for name in ("step_measured_s", "exposed_measured_s")]
+    return [row["policy"], link, measured[0], said["then"], said["now"], measured[1], *waits]
 
 
 def main() -> None:

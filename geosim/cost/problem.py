@@ -70,6 +70,12 @@ class LinkPlan:
         varies = self.varying.varies if self.varying is not None else ()
         return not self.trace and all(v.is_constant for v in varies)
 
+    def payloads_buffered(self, fragment: "FragmentPlan") -> float:
+        """How many of a fragment's payloads the kernel takes before any byte has been acknowledged."""
+        return self.path.send_buffer(fragment.flows) / max(
+            fragment.payload_bytes * self.wire_per_payload, 1.0
+        )
+
     def path_at(self, at_s: float) -> Path:
         """The path with the bandwidth that the trace gives at a time."""
         rates = [rate for start, rate in self.trace if start <= at_s]

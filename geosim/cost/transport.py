@@ -30,8 +30,9 @@ _LEAST_QUEUE_BYTES = 256 * 1024  # of a link that states none
 _LOSS_BASED_GAIN = 1.2  # window at the end of slow start over the bandwidth-delay product
 _BBR_GAIN = 2.0  # its window over the bandwidth-delay product
 _BBR_LOSS_LIMIT = 0.2
-# Windows of data in a send buffer that the kernel has let grow: 2 of full packets' bookkeeping, 3 for BBR
-# (Linux, `tcp_sndbuf_expand`), 2304 bytes a packet of 1448, of which a buffer holds 0.69 as data.
+_BBR_START_UP_GAIN = 2.89  # its largest window over the bandwidth-delay product
+# Windows of data in a send buffer that the kernel has let grow: it gives 2 windows (BBR: 3) of full packets
+# with their bookkeeping (Linux, `tcp_sndbuf_expand`), 2304 bytes for 1448 of data, and holds 0.69 as data.
 _BUFFER_WINDOWS = 2.2
 _BBR_BUFFER_WINDOWS = 3.3
 
@@ -50,7 +51,8 @@ class Path:
         rto_s: retransmission timeout; silence for that long halves a window.
         restarts: whether silence halves windows at all (BBR keeps its estimate of the bandwidth).
         flow_buffer_bytes: the most that one flow's send buffer holds.
-        buffer_windows: how many windows of data a send buffer grows to.
+        peak_bytes: the largest window that all flows together have had after many exchanges.
+        buffer_windows: how many of its largest windows a send buffer holds.
     """
 
     rate_bytes_per_s: float
@@ -62,6 +64,7 @@ class Path:
     rto_s: float
     restarts: bool
     flow_buffer_bytes: float = math.inf
+    peak_bytes: float = math.inf
     buffer_windows: float = math.inf
 
     def window_limit(self, flows: int) -> float:
@@ -76,10 +79,13 @@ class Path:
         """What the kernel takes of `flows` flows together before it has been sent and acknowledged.
 
         Linux lets a socket's send buffer grow with the window and never shrinks it (`tcp_sndbuf_expand`,
-        `net.ipv4.tcp_wmem`). It counts as grown to the windows' limit: who has not filled that yet has sent
-        no more than 1.5 of its windows (`window_after`), which the buffer holds.
+        `net.ipv4.tcp_wmem`), so that the largest window counts: after some exchanges a loss-based flow has
+        filled path and queue once, and BBR had its largest when it started up. Before that the buffer holds
+        less, but who never filled a window's limit has sent no more than 1.5 of its windows
+        (`window_after`), which a buffer holds.
         """
-        return min(flows * self.flow_buffer_bytes, self.buffer_windows * self.window_limit(flows))
+        largest = min(flows * self.flow_window_bytes, self.peak_bytes)
+        return min(flows * self.flow_buffer_bytes, self.buffer_windows * largest)
 
     def stream_rate(self, flows: int, alone: bool = False) -> float:
         """Bytes per second that `flows` flows together reach once out of slow start.
@@ -137,6 +143,7 @@ def make_path(link: WanLink, source: str, two_way: bool = False) -> Path:
         rto_s=link.rtt_s + max(LEAST_RTO_S, 4 * link.jitter_s),
         restarts=not bbr,
         flow_buffer_bytes=link.window_bytes / share,
+        peak_bytes=_BBR_START_UP_GAIN * full if bbr else full + queue,
         buffer_windows=_BBR_BUFFER_WINDOWS if bbr else _BUFFER_WINDOWS,
     )
 

@@ -110,11 +110,6 @@ class Wan:
         else:
             del self._queues[link]
 
-    def buffered(self, link: int, payload_bytes: float, flows: int) -> float:
-        """How many payloads the kernel takes before one of them has been sent."""
-        plan = self.links[link]
-        return plan.path.send_buffer(flows) / max(payload_bytes * plan.wire_per_payload, 1.0)
-
     def send(
         self,
         link: int,
@@ -229,7 +224,7 @@ class Exchange:
         """A transfer may leave, once its link has sent what became ready before; the kernel takes it."""
         wan, link = self.wan, self.wan.link_of[k]
         if link not in self._held:
-            self._held[link] = wan.buffered(link, self.plan.payload_bytes, self.plan.flows)
+            self._held[link] = wan.links[link].payloads_buffered(self.plan)
         place = (link, self._ready_count[link])
         self._ready_count[link] += 1
         if place[1] + 1 <= self._held[link] or place in self._free:

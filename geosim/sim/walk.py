@@ -2,13 +2,13 @@
 
 Without chance, trunks and payloads that overtake each other, all follows from maxima and sums: a site waits
 for the last of what it needs, a transfer for its source, its link, the receiver's notice and what it passes
-on. So one cycle of `policy.schedule` is a few passes over arrays, one row a policy, and the same model as the
-engine's. Such systems become periodic (max-plus linear systems: Baccelli, Cohen, Olsder and Quadrat,
-Synchronization and Linearity, chapter 3); once everything that the next cycle depends on is what it was P
-cycles ago, only later, it stays so, and the mean of these P cycles is the steady state.
+on (`sim.walk_round`). So one cycle of `policy.schedule` is a few passes over arrays, one row a policy, and
+the same model as the engine's. Such systems mostly become periodic (max-plus linear systems: Baccelli, Cohen,
+Olsder and Quadrat, Synchronization and Linearity, chapter 3); once everything that the next cycle depends on
+is what it was P cycles ago, only later, it stays so, and the mean of these P cycles is the steady state.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -17,16 +17,14 @@ from itertools import pairwise
 import numpy as np
 
 from geosim.cost import Problem
-from geosim.cost.transport import send_time, window_after, window_restart
 from geosim.policy.schedule import Plan, next_cycle, start
+from geosim.sim.walk_round import Lines, LinkState, Moment, exchange
 
 _PERIOD = 12  # the longest period that is looked for, in cycles
 _CYCLES = (24, 240)  # most rows are periodic soon; what is not gets more
 _SAME = 1e-9  # of a cycle
 _CLOCK = 4e-15  # of the time that has passed: rounding
-_TOGETHER = 1e-12  # of the time that has passed: no longer told apart
 
-Moment = list[np.ndarray]
 Events = tuple[tuple[str, int, int], ...]
 Shape = tuple[object, ...]
 
@@ -63,6 +61,7 @@ class Walk:
             "first": np.array([[k.path.initial_window(f.flows) for k in p.links] for f in p.fragments]),
             "stream": np.array([[k.path.stream_rate(f.flows) for k in p.links] for f in p.fragments]),
             "alone": np.array([[k.path.stream_rate(f.flows, True) for k in p.links] for f in p.fragments]),
+            "room": np.array([[k.payloads_buffered(f) for k in p.links] for f in p.fragments]),
         }
 
 
@@ -133,14 +132,9 @@ class _Rows:
         problem = walks[0].problem
         self.n, self.events, self.gaps = len(walks), events, gaps
         self.sites = range(len(problem.sites))
-        self.routes = problem.routes
+        self.lines = Lines.of(problem)
         ways = {(link.source, link.target): i for i, link in enumerate(problem.links)}
-        self.link_of = [ways[t.source, t.target] for t in self.routes]
-        load = Counter(self.link_of)
-        backs = [ways.get((link.target, link.source)) for link in problem.links]
-        # How many payloads of an exchange go the other way, on each link.
-        self.against = [0 if back is None else load[back] for back in backs]
-        self.back = {ways[t.target, t.source] for t in self.routes if (t.target, t.source) in ways}
+        self.back = {ways[t.target, t.source] for t in problem.routes if (t.target, t.source) in ways}
         self.source = [link.source for link in problem.links]
         # Rows last, so that `x[..., i]` of one site, fragment or link is an array of all rows.
         self.of = {name: np.stack([w.numbers[name] for w in walks], axis=-1) for name in walks[0].numbers}
@@ -148,8 +142,9 @@ class _Rows:
         self.now = self._zeros()
         self.free = self._zeros()
         self.posted = [self._zeros() for _ in fragments]
-        self.silent = [np.zeros(self.n) for _ in links]
-        self.window: list[np.ndarray | None] = [None for _ in links]
+        zeros = [np.zeros(self.n) for _ in links]
+        self.links = LinkState([None for _ in links], zeros, zeros)
+        self.lost = np.zeros(self.n, dtype=bool)
         ages = [1 + max((age for kind, g, age in events if g == f), default=0) for f in fragments]
         self.results = [deque((self._zeros() for _ in range(age)), maxlen=age) for age in ages]
         self.found = Found.nothing(self.n)
@@ -165,7 +160,7 @@ class _Rows:
         for _ in range(cycles):
             self._walk_cycle()
             sums = np.stack([self.exchanged, self.waited])
-            seen.append((np.stack(list(self._times())), np.array(self.window), sums))
+            seen.append((np.stack(list(self._times())), np.array(self.links.window), sums))
             self._look_back(seen)
             if (self.found.settled | self.found.overtakes).all():
                 break
@@ -180,7 +175,7 @@ class _Rows:
             mean = later.mean(axis=0)
             spread = later.max(axis=0) - later.min(axis=0)
             same = spread <= _SAME * mean + _CLOCK * times.max(axis=0)
-            rows = same & (window == window_before).all(axis=0) & ~self.found.settled
+            rows = same & (window == window_before).all(axis=0) & ~self.found.settled & ~self.lost
             self.found.seconds[0, rows] = mean[rows] / period
             self.found.seconds[1:, rows] = (sums - sums_before)[:, rows] / period
             self.found.settled[rows] = True
@@ -189,7 +184,8 @@ class _Rows:
         """All moments that the next cycle depends on."""
         yield from self.now
         yield from self.free
-        yield from self.silent
+        yield from self.links.silent
+        yield from self.links.free
         for posted in self.posted:
             yield from posted
         for results in self.results:
@@ -219,42 +215,15 @@ class _Rows:
         """One round of fragment f, from its sites' handing it over until its sums are ready."""
         of = self.of
         entered = [np.maximum(now, free) for now, free in zip(self.now, self.free, strict=True)]
-        done = list(entered)
-        arrived: Moment = []
-        before: dict[int, tuple[np.ndarray, np.ndarray, int]] = {}
-        for k, transfer in enumerate(self.routes):
-            link, source, target = self.link_of[k], transfer.source, transfer.target
-            flight = of["rtt"][link] / 2
-            asked = entered[source]
-            if transfer.need is not None:
-                asked = np.maximum(asked, arrived[transfer.need])
-            ready = begin = np.maximum(asked, self.posted[f][target] + flight)
-            sent = 0
-            if link in before:
-                earlier, left, sent = before[link]
-                # Two that come together but for rounding may leave in either order.
-                self.found.overtakes[:] |= (ready < earlier + _TOGETHER * earlier) & (ready != earlier)
-                begin = np.maximum(ready, left)
-            limit, first = of["limit"][f, link], of["first"][f, link]
-            window = self.window[link]
-            if window is None:
-                window = first
-            else:
-                idle = asked - self.silent[link]
-                window = window_restart(window, idle, first, of["rto"][link], of["restarts"][link])
-            size = of["payload"][f] * of["wire"][link]
-            self.window[link] = window_after(window, size, limit)
-            stream = of["alone" if sent >= self.against[link] else "stream"][f, link]
-            left = begin + send_time(size, of["rate"][link], of["rtt"][link], window, limit, stream)
-            before[link] = ready, left, sent + 1
-            self.silent[link] = left
-            arrived.append(left + flight)
-            done[source] = np.maximum(done[source], left)
-            done[target] = np.maximum(done[target], arrived[k])
-        result = [end + of["decode"][f, m] for m, end in enumerate(done)]
+        round_ = exchange(self.lines, of, f, entered, self.posted[f], self.links)
+        self.links = round_.state
+        self.found.overtakes[:] |= round_.overtakes
+        self.lost |= ~round_.found
+        result = [end + of["decode"][f, m] for m, end in enumerate(round_.done)]
         for a, b in zip(result, entered, strict=True):
             self.exchanged = self.exchanged + (a - b) / (len(self.sites) * len(self.results))
         self.free = self.posted[f] = result
         for link in self.back:
-            self.silent[link] = result[self.source[link]]
+            silent = self.links.silent
+            silent[link] = np.maximum(silent[link], result[self.source[link]])
         self.results[f].append(result)

@@ -101,7 +101,7 @@ def one_slow_link(scenario):
 
 WALKED = [
     (world(3), policy(topology="hub")),
-    (world(7), policy(topology="tree", interval=3)),
+    (world(7), policy(topology="tree", interval=20)),
     (world(back_bandwidth_bytes_per_s=1e6), policy()),
     (one_slow_link(world(4)), policy(interval=9)),
     (world(), policy(groups=[{"share": 0.5}], overlap="delayed")),
@@ -153,6 +153,7 @@ def test_random_pairs_agree_and_most_are_in_the_domain(ramp):
         (world(trace=({"at": "0 s", "bandwidth": "1 Gbit/s"},)), policy(), Reason.TRACE),
         (trunk(world(3)), policy(), Reason.TRUNK),
         (one_slow_link(world(4)), policy(topology="hub"), Reason.SHARED),
+        (world(7), policy(topology="tree", interval=3), Reason.SHARED),
         (world(), policy(adapt="hide-exchange"), Reason.ADAPT),
         (world(3), policy(topology="hub", adapt="hide-exchange"), Reason.ADAPT),
     ],

@@ -108,9 +108,9 @@ def test_all_bytes_of_a_run_arrive_over_the_links_of_their_routes(seed):
     sent = dict.fromkeys(range(len(problem.links)), 0.0)
     send = engine.wan.network.send
 
-    def counted(route, size, ramp):
+    def counted(route, size, ramp, mark=None):
         sent[route[0]] += size
-        return send(route, size, ramp)
+        return send(route, size, ramp, mark)
 
     engine.wan.network.send = counted
     engine.run()
