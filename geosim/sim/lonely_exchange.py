@@ -6,7 +6,7 @@ as if each payload had gone by itself.
 """
 
 from collections import Counter
-from math import inf, nextafter
+from math import inf
 
 import numpy as np
 import simpy
@@ -80,7 +80,7 @@ class LonelyWan:
         need = int(self._state.links["load"].max()) * (1 + max(notices.values(), default=0))
         if int(drawn.max()) + need <= normals.shape[1]:
             return
-        fresh = np.zeros((len(normals), need * _AHEAD))
+        fresh = np.zeros((len(normals), max(need * _AHEAD, normals.shape[1])))
         for link in self._random:
             left = normals[link, drawn[link] :]
             fresh[link, : len(left)] = left
@@ -116,10 +116,14 @@ class LonelyExchange:
 
 
 def _succeed_at(event: simpy.Event, at: float) -> None:
-    """Let an event fire at that very time."""
+    """Let an event fire at that very time, not where rounding puts now and what is left until then."""
     env = event.env
     delay = at - env.now
     if env.now + delay != at:
-        delay = nextafter(delay, inf if env.now + delay < at else 0.0)
+        # What is left of less than the time that has passed is exact (Sterbenz).
+        nearer = env.timeout(0.75 * delay)
+        assert nearer.callbacks is not None
+        nearer.callbacks.append(lambda _: _succeed_at(event, at))
+        return
     event._ok, event._value = True, None
     env.schedule(event, NORMAL, delay)

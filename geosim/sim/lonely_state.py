@@ -141,5 +141,5 @@ def laws_of(wan: Wan, fragment: FragmentPlan) -> dict[str, np.ndarray | float]:
         "opposed": np.array(
             [min(plan.path.stream_rate(flows), plan.path.stream_rate(flows, alone=True)) for plan in plans]
         ),
-        "held": np.array([wan.buffered(i, fragment.payload_bytes, flows) for i in range(len(plans))]),
+        "held": np.array([plan.payloads_buffered(fragment) for plan in plans]),
     }
