@@ -216,8 +216,7 @@ def _move(f: Any, now: float) -> None:
         moved = before - f.left
     else:
         moved = _advance(f, now)
-    if moved > 0:
-        f.carried += moved
+    f.carried += moved
 
 
 @_inner
