@@ -20,11 +20,11 @@ from geosim.policy.adapt import Fixed
 from geosim.policy.schedule import next_cycle, start
 from geosim.sim.exchange import Exchange, Wan
 from geosim.sim.jitter import SiteJitter
-from geosim.sim.lonely import is_lonely, pays
+from geosim.sim.lonely.rule import is_lonely, pays
 from geosim.sim.record import PARTS, Record, Tracer
 
 if TYPE_CHECKING:
-    from geosim.sim.lonely_exchange import LonelyExchange
+    from geosim.sim.lonely.exchange import LonelyExchange
 
 Steps = Generator[simpy.Event, Any, None]
 Headers = list[tuple[int, int]]
@@ -67,8 +67,9 @@ class Engine:
         self.exchange_s: list[float] = []
         if at_once is None:
             at_once = tracer is None and is_lonely(problem) and pays(problem, len(self.steps))
+        self._make: Callable[[Key], Exchange | LonelyExchange]
         self._make, self._carried = self._at_once() if at_once else (self._one_by_one, self.wan.carried)
-        self._exchanges: "dict[Key, Exchange | LonelyExchange]" = {}
+        self._exchanges: dict[Key, Exchange | LonelyExchange] = {}
         self._results: list[dict[Key, simpy.Event]] = [{} for _ in range(sites)]
         self._jobs: list[deque[Key]] = [deque() for _ in range(sites)]
         self._bells = [self.env.event() for _ in range(sites)]
@@ -204,7 +205,7 @@ class Engine:
         return Exchange(self.wan, key[0], _name(key))
 
     def _at_once(self) -> "tuple[Callable[[Key], LonelyExchange], Callable[[], list[float]]]":
-        from geosim.sim.lonely_exchange import LonelyExchange, LonelyWan
+        from geosim.sim.lonely.exchange import LonelyExchange, LonelyWan
 
         lonely = LonelyWan(self.wan)
         return lambda key: LonelyExchange(lonely, key[0]), lonely.carried

@@ -1,5 +1,5 @@
-"""Exchanges over links that no two payloads share, as arrays: what stays as it is, what one exchange leaves to
-the next, and what is under way."""
+"""Exchanges over links that no two payloads share, as arrays: what stays, what the next one finds, what is
+under way."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -8,6 +8,7 @@ import numpy as np
 
 from geosim.cost.problem import FragmentPlan
 from geosim.sim.exchange import Wan
+from geosim.sim.lonely.heap import COUNTS
 
 _FIXED = {
     "rate": float, "rtt": float, "rto": float, "restarts": int, "delay": float, "jitter": float,
@@ -30,20 +31,19 @@ _QUEUE = {
 # A link. Fixed: `back` is the way back or -1, `load` the payloads of an exchange, `place` where the link's
 # places begin among all, `sender` its site. Laws: of the exchange's fragment; `payload` on the wire, `held`:
 # how many of them a buffer holds. Kept: `window` -1: none yet; `free`: when its last byte has left; `drawn`:
-# random numbers used up. What is under way is `network.Flow`'s, its window `in_flight`. Queue: the transfer on
-# the link and those that wait, -1: none; how many became ready and were sent; where the link's alarm is in
-# the heap, 0: nowhere.
+# random numbers used up. Flow: as `network.Flow`, its window `in_flight`. Queue: the transfer on the link and
+# those that wait, -1: none; how many became ready and were sent; where its alarm is in the heap, 0: nowhere.
 LINK = np.dtype(list((_FIXED | _LAWS | _KEPT | _FLOW | _QUEUE).items()))
 
 # A transfer, and (room, waits) for a place in the order of a link. `needs`: how many things it waits for;
-# `later` to `later_end`: in `Net.lists`, those that it lets go on; `following`: in its queue.
+# `later` to `later_end`: in `State.lists`, those that it lets go on; `following`: in its queue.
 TRANSFER = np.dtype(
     [(name, int) for name in ("link", "target", "needs", "later", "later_end")]
     + [("asked", float), ("following", int), ("is_changed", int), ("changed", int)]
     + [("has_room", int), ("waits", int)]
 )
 
-# A site: its transfers in `Net.lists`; what it still waits for, and when and as how manieth it is through.
+# A site: its transfers in `State.lists`; what it still waits for, and when and as how manieth it is through.
 SITE = np.dtype(
     [(name, int) for name in ("out_of", "out_of_end", "into", "into_end", "waits_for")]
     + [("done", float), ("order", int)]
@@ -62,7 +62,7 @@ class State(NamedTuple):
         links [L + 1], the last for looking ahead; transfers [R]; sites [M]; lists: numbers of transfers.
         notices: [fragments, R].
         normals: standard normal numbers [L, n].
-        heap, queue: events to come, and those of this instant. count: see `lonely_kernel`.
+        heap, queue: events to come, and those of this instant; counts: see `heap`.
     """
 
     links: np.ndarray
@@ -73,7 +73,7 @@ class State(NamedTuple):
     normals: np.ndarray
     heap: np.ndarray
     queue: np.ndarray
-    count: np.ndarray
+    counts: np.ndarray
 
     def copy(self) -> "State":
         """Another of its own; what does not change is shared."""
@@ -115,7 +115,7 @@ def make_state(wan: Wan) -> State:
     return State(
         links, transfers, sites, np.array(lists), notices, np.zeros((len(plans), 0)),
         heap=np.zeros(len(plans) + 3 * len(routes) + 2, EVENT), queue=np.zeros(2 * len(plans) + 1, EVENT),
-        count=np.zeros(6, int),
+        counts=np.zeros(COUNTS, int),
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
-"""An exchange in one go: it keeps what sites do until the last one has entered, then lets `lonely_kernel` play.
+"""An exchange in one go: it keeps what sites do until the last one has entered, then lets `play` play.
 
-SimPy learns only when each site is through. What sites do while nothing is worked out yet (notices of the next
-rounds, entries) is kept in order and played then, so that a link's random delays are drawn in the same order
-as if each payload had gone by itself.
+SimPy learns only when each site is through. What sites do while nothing is worked out yet (notices of the
+next rounds, entries) is kept in order and played then, so that a link's random delays are drawn in the same
+order as if each payload had gone by itself.
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ from simpy.events import NORMAL
 
 from geosim.cost.problem import FragmentPlan
 from geosim.sim.exchange import Wan
-from geosim.sim.lonely_kernel import ENTER, POST, play
-from geosim.sim.lonely_state import State, laws_of, make_state
+from geosim.sim.lonely.play import ENTER, POST, play
+from geosim.sim.lonely.state import State, laws_of, make_state
 
 _AHEAD = 8  # exchanges whose random numbers are drawn together
 
