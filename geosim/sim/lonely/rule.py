@@ -12,7 +12,7 @@ from math import inf
 
 from geosim.cost.problem import Problem
 
-_MANY = 20_000  # payloads that take `sim.exchange` longer than loading numba and the kernel
+_MANY = 10_000  # payloads that take `sim.exchange` about as long as loading numba and the kernel
 
 
 def is_lonely(problem: Problem) -> bool:
