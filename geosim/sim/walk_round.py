@@ -63,7 +63,6 @@ class Round:
         found: [rows] whether all times are right.
     """
 
-    lines: Lines
     done: Moment
     state: LinkState
     overtakes: np.ndarray
@@ -92,7 +91,7 @@ def exchange(lines: Lines, of: Numbers, f: int, entered: Moment, posted: Moment,
         spans = once.spans
         if found.all():
             break
-    return Round(lines, once.done, once.state, once.overtakes, found)
+    return Round(once.done, once.state, once.overtakes, found)
 
 
 def _same(a: list[Span], b: list[Span]) -> np.ndarray:
