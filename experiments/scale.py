@@ -30,7 +30,7 @@ _GPUS = (8, 64, 512, 4096, 16384)
 _INTERVALS = (1, 10, 100, 1000, 10_000)
 _SITES = (2, 4, 8, 16, 32, 64)
 _COLOURS = {"hub": BLUE, "ring": GREEN, "direct": RED}
-_TRANSFERS = 40_000  # of one run of the figure: enough for it to be worked out in one go
+_TRANSFERS = 20_000  # of one run of the figure: enough for it to be worked out in one go
 
 
 def scenario_of(topology: str, sites: int, gpus: int) -> Scenario:
