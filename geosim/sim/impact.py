@@ -6,6 +6,7 @@ site.
 
 import math
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from geosim.sim.record import Tracer
 from geosim.sim.weather import FOREVER, Patience
 
 _LONG = 32  # windows from which on a straggler costs in proportion to its time
+_OFFSETS = (-1, 0, 1)
 _BEFORE, _AFTER = 2, 4  # windows around a fault
 
 
@@ -81,11 +83,16 @@ class Impacts:
         long = _LONG * self._window_s
         if fault.kind == "straggler" and fault.lasts_s > long:
             if fault.where not in self._slopes:
-                half, whole = (self._run(fault, part * long, 0.0).lost_s for part in (0.5, 1.0))
+                half, whole = (self._mean_lost(fault, part * _LONG) for part in (0.5, 1.0))
                 self._slopes[fault.where] = whole, max(0.0, (whole - half) / (0.5 * long))
             whole, slope = self._slopes[fault.where]
             return Impact(whole + slope * (fault.lasts_s - long))
         return self._run(fault, fault.lasts_s, fault.phase)
+
+    def _mean_lost(self, fault: Fault, windows: float) -> float:
+        """Over faults of about so many windows: where sites differ, long and short windows take turns."""
+        times = [(windows + offset) * self._window_s for offset in _OFFSETS]
+        return fmean(self._run(fault, lasts_s, 0.0).lost_s for lasts_s in times)
 
     def _run(self, fault: Fault, lasts_s: float, phase: float) -> Impact:
         start = (self._first + phase) * self._window_s
