@@ -6,10 +6,10 @@ a time, in order, as the runtime's background thread does: the wire, then decodi
 """
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import lru_cache
 from itertools import count
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import simpy
@@ -20,7 +20,11 @@ from geosim.policy.adapt import Fixed
 from geosim.policy.schedule import next_cycle, start
 from geosim.sim.exchange import Exchange, Wan
 from geosim.sim.jitter import SiteJitter
+from geosim.sim.lonely.rule import is_lonely, pays
 from geosim.sim.record import PARTS, Record, Tracer
+
+if TYPE_CHECKING:
+    from geosim.sim.lonely.exchange import LonelyExchange
 
 Steps = Generator[simpy.Event, Any, None]
 Headers = list[tuple[int, int]]
@@ -34,9 +38,20 @@ def warm_up(problem: Problem) -> int:
 
 
 class Engine:
-    """One run with one seed."""
+    """One run with one seed.
 
-    def __init__(self, problem: Problem, seed: int, windows: int, tracer: Tracer | None = None) -> None:
+    `at_once`: whether exchanges are worked out in one go (`sim.lonely`); None: where that is possible and
+    saves time, and there is no tracer. It changes no number.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        seed: int,
+        windows: int,
+        tracer: Tracer | None = None,
+        at_once: bool | None = None,
+    ) -> None:
         assert problem.plan is not None
         sites = len(problem.sites)
         self.problem = problem
@@ -50,7 +65,11 @@ class Engine:
         self.ends = np.zeros((sites, self.warm + windows))
         self.steps = np.zeros(self.warm + windows, dtype=int)
         self.exchange_s: list[float] = []
-        self._exchanges: dict[Key, Exchange] = {}
+        if at_once is None:
+            at_once = tracer is None and is_lonely(problem) and pays(problem, len(self.steps))
+        self._make: Callable[[Key], Exchange | LonelyExchange]
+        self._make, self._carried = self._at_once() if at_once else (self._one_by_one, self.wan.carried)
+        self._exchanges: dict[Key, Exchange | LonelyExchange] = {}
         self._results: list[dict[Key, simpy.Event]] = [{} for _ in range(sites)]
         self._jobs: list[deque[Key]] = [deque() for _ in range(sites)]
         self._bells = [self.env.event() for _ in range(sites)]
@@ -72,7 +91,7 @@ class Engine:
         ends = self.ends.max(axis=0)
         base = self.warm - 1
         steps = np.diff(self.steps[base:])
-        carried = [b - a for a, b in zip(self._carried_at_warm, self.wan.carried(), strict=True)]
+        carried = [b - a for a, b in zip(self._carried_at_warm, self._carried(), strict=True)]
         parts = {p: float(np.mean([self._counted[m][p] for m in sites])) for p in PARTS}
         return Record(
             step_s=np.diff(ends[base:]) / steps,
@@ -123,7 +142,7 @@ class Engine:
             self.parts[m] = dict.fromkeys(PARTS, 0.0)
             self._warm_sites += 1
             if self._warm_sites == len(self.problem.sites):
-                self._carried_at_warm = self.wan.carried()
+                self._carried_at_warm = self._carried()
         if cycle == len(self.steps) - 1:
             self._counted[m] = dict(self.parts[m])
             if len(self._counted) == len(self.problem.sites):
@@ -177,10 +196,19 @@ class Engine:
         yield from self._spend(m, "apply", fragment.apply_s[m], key)
         return cast(Headers, result.value)
 
-    def _exchange(self, key: Key) -> Exchange:
+    def _exchange(self, key: Key) -> "Exchange | LonelyExchange":
         if key not in self._exchanges:
-            self._exchanges[key] = Exchange(self.wan, key[0], _name(key))
+            self._exchanges[key] = self._make(key)
         return self._exchanges[key]
+
+    def _one_by_one(self, key: Key) -> Exchange:
+        return Exchange(self.wan, key[0], _name(key))
+
+    def _at_once(self) -> "tuple[Callable[[Key], LonelyExchange], Callable[[], list[float]]]":
+        from geosim.sim.lonely.exchange import LonelyExchange, LonelyWan
+
+        lonely = LonelyWan(self.wan)
+        return lambda key: LonelyExchange(lonely, key[0]), lonely.carried
 
     def _worker(self, m: int) -> Steps:
         env, site = self.env, self.problem.sites[m]

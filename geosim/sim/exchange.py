@@ -146,8 +146,7 @@ class Wan:
 
     def carried(self) -> list[float]:
         """Bytes that each link has carried so far."""
-        self.network.settle()
-        return self.network.carried[: len(self.problem.links)]
+        return self.network.carried_by_now()[: len(self.problem.links)]
 
     def notify(self, site: int, transfer: int) -> None:
         """A notice to a transfer's source goes over the connection that also carries payloads there."""

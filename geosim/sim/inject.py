@@ -93,7 +93,7 @@ def faulty_engine(
     problem: Problem, seed: int, windows: int, injected: Injected, tracer: Tracer | None = None
 ) -> Engine:
     """An engine, not yet run, in which faults happen."""
-    engine = Engine(problem, seed, windows, tracer)
+    engine = Engine(problem, seed, windows, tracer, at_once=False)
     for m, site in enumerate(problem.sites):
         engine.jitter[m] = FaultySite(engine.env, seed, m, site, injected)
         for slow in injected.site(m) if tracer is not None else ():

@@ -64,3 +64,7 @@ class LinkJitter:
         if self._jitter_s == 0:
             return self.delay_s
         return max(0.0, self.delay_s + self._jitter_s * self._random.standard_normal())
+
+    def normals(self, n: int) -> np.ndarray:
+        """The next `n` standard normal numbers of the stream, those that `draw` would use one by one."""
+        return self._random.standard_normal(n)

@@ -305,25 +305,31 @@ class Network:
             flow.begin_round(self.env.now)
         self._change(self._on[link])
 
-    def settle(self) -> None:
-        """Bring `carried` up to now."""
+    def carried_by_now(self) -> list[float]:
+        """Bytes that each link has carried so far. Asking changes nothing, not even by rounding."""
+        carried = list(self.carried)
         for flow in dict.fromkeys(flow for flows in self._on for flow in flows):
-            self._advance(flow)
+            moved = self._moved(copy(flow))
+            for link in flow.route:
+                carried[link] += moved
+        return carried
 
     def _narrowest(self, route: tuple[int, ...]) -> float:
         return min([self.capacity[link] for link in route])
 
+    def _moved(self, flow: Flow) -> float:
+        """Bring a flow's bytes up to now; how many have moved."""
+        if not flow.alone:
+            return flow.advance(self.env.now)
+        before = flow.left
+        flow.run(self._narrowest(flow.route), self.env.now)
+        return before - flow.left
+
     def _advance(self, flow: Flow) -> None:
-        """Bring a flow's bytes up to now."""
-        if flow.alone:
-            before = flow.left
-            flow.run(self._narrowest(flow.route), self.env.now)
-            moved = before - flow.left
-        else:
-            moved = flow.advance(self.env.now)
-        if moved > 0:
-            for link in flow.route:
-                self.carried[link] += moved
+        """Bring a flow's bytes, and those that its links have carried, up to now."""
+        moved = self._moved(flow)
+        for link in flow.route:
+            self.carried[link] += moved
 
     def _change(self, flows: Iterable[Flow]) -> None:
         """Share anew between some flows and all that they meet, once all else of this instant is done."""

@@ -71,7 +71,6 @@ def finish_times(capacity, transfers):
     for k, t in enumerate(transfers):
         env.process(transfer(k, *t))
     env.run()
-    network.settle()
     return [ends[k] for k in range(len(transfers))], network
 
 

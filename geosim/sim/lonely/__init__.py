@@ -1,0 +1,1 @@
+"""Exchanges that are worked out in one go, where no two payloads share a link."""

@@ -1,0 +1,103 @@
+"""A transfer on its link, as `network.Flow`, and its window, as `cost.transport`, in machine code."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from geosim.sim.lonely.compiled import inner
+
+# As in `network`.
+TINY, TINY_BYTES, TINY_SHARE_OF_TIME = 1e-12, 1e-6, 1e-15
+
+
+@inner
+def begin_round(f: Any, now: float) -> None:
+    f.round, f.paused = now, -1.0
+    full = f.rtt * f.rate
+    most = f.limit if full == 0 and f.rtt > 0 else min(f.limit, full * (1 - TINY))
+    if f.in_flight < most:
+        f.burst = f.in_flight
+    elif f.limit >= full and full > 0:
+        f.burst = full
+    else:
+        f.burst = math.inf
+
+
+@inner
+def cap(f: Any) -> float:
+    if f.burst < math.inf:
+        return math.inf
+    return f.opposed if f.is_opposed else f.stream
+
+
+@inner
+def advance(f: Any, now: float) -> float:
+    moved = 0.0
+    if f.speed > 0 and now > f.since:
+        moved = min(f.speed * (now - f.since), f.left)
+        f.left -= moved
+        f.burst -= moved
+    f.since = now
+    return moved
+
+
+@inner
+def tiny_bytes(f: Any, now: float) -> float:
+    return TINY_BYTES + f.speed * TINY_SHARE_OF_TIME * (1 + now)
+
+
+@inner
+def is_through(f: Any, now: float) -> bool:
+    tiny = tiny_bytes(f, now)
+    if f.left <= tiny:
+        return True
+    if f.paused >= 0:
+        if f.paused <= now:
+            f.in_flight = min(2 * f.in_flight, f.limit)
+            begin_round(f, now)
+    elif f.burst <= tiny:
+        until = f.round + f.rtt
+        f.burst = math.inf
+        if now < until - TINY * (1 + now):
+            f.paused = until
+    return False
+
+
+@inner
+def part_ends(f: Any, rate: float) -> float:
+    if f.paused >= 0:
+        f.speed = 0.0
+        return f.paused
+    f.speed = rate
+    ahead = min(f.left, f.burst)
+    if f.has_mark and f.left > f.mark_left:
+        ahead = min(ahead, f.left - f.mark_left)
+    return f.since + ahead / rate
+
+
+@inner
+def run(f: Any, until: float) -> None:
+    while True:
+        end = part_ends(f, min(cap(f), f.rate))
+        if end > until:
+            advance(f, until)
+            return
+        advance(f, end)
+        if is_through(f, end):
+            return
+
+
+@inner
+def window_after(window: float, size: float, limit: float) -> float:
+    window = max(window, 1.0)
+    full = max(np.ceil(math.log2(size / window + 1)) - 1, 0.0)
+    rest = size - window * (2.0**full - 1)
+    largest = max(window * 2.0 ** (full - 1) if full > 0 else 0.0, rest)
+    return min(max(window, min(window + size, 2 * largest)), limit)
+
+
+@inner
+def window_restart(window: float, idle: float, first: float, rto: float) -> float:
+    halvings = min(np.floor(max(idle, 0.0) / rto), 60.0)
+    return min(max(window * 0.5**halvings, first), window)
