@@ -4,9 +4,10 @@ The sites' ranks run on this machine and talk over loopback, blocking, under a c
 be predicted. Nothing of it is fitted to a run over a WAN.
 
 Whatever else runs on a machine can slow all of one short run. So each kind runs several times, all kinds by
-turns, and what is taken is the median over the runs; a kind whose runs do not agree runs again. What no codec
-changes, computation, the site's collective and adding gradients up, is the median over the runs of all kinds
-in the same room.
+turns; it runs again if other programs were busy meanwhile, or its runs do not agree; and what is taken is the
+median over the runs in which the machine was calm, or else the calmest ones. What no codec changes,
+computation, the site's collective and adding gradients up, is the median over the runs of all kinds in the
+same room.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from experiments.load import Load
 from geosim.cost import Calibration
 from geosim.policy import Blocking, Local, SyncPolicy, make_layout
 from geosim.scenario import Scenario
@@ -23,6 +25,7 @@ INTERVAL = 2
 STEPS = 16
 REPEATS, MOST_REPEATS = 3, 6
 _AGREE = 0.2  # runs agree that cost so much more or less than their median
+_CALM = 0.25  # cores that other programs keep busy, at most
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,11 @@ class Kind:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A calibration, the scenario with its measured step time, and the runs of this kind.
+    """A calibration, and the scenario with its measured step time.
 
-    `spread`: how far these runs lie apart in what they cost, the longest less the shortest over the median.
+    Attributes:
+        runs: those of this kind that were taken, with the cores that others kept busy as `other_load`.
+        spread: how far they lie apart in what they cost, the longest less the shortest over the median.
     """
 
     calibration: Calibration
@@ -84,7 +89,7 @@ def calibrate(
     Args:
         kinds: all different.
         steps: of each run.
-        repeats: runs of each kind; more, up to `MOST_REPEATS`, where most do not agree.
+        repeats: runs of each kind; more, up to `MOST_REPEATS`, where these were disturbed.
         data, seed: as for `runtime.launch.emulate`.
         progress: called with (step, steps, loss), over all runs.
 
@@ -102,27 +107,32 @@ def calibrate(
                 progress(done * of + step, max(planned, done + 1) * of, loss)
 
         kind = kinds[i]
-        runs[i].append(
-            emulate(
-                kind.scenario,
-                kind.probe,
-                steps,
-                wan="none",
-                pace_s=kind.pace_s,
-                data=data,
-                seed=seed,
+        with Load() as load:
+            run = emulate(
+                kind.scenario, kind.probe, steps, wan="none", pace_s=kind.pace_s, data=data, seed=seed,
                 progress=tell,
-            )
-        )
+            )  # fmt: skip
+        runs[i].append({**run, "other_load": load.others})
 
     for _ in range(repeats):
         for i in range(len(kinds)):
             measure(i)
     for _ in range(repeats, MOST_REPEATS):
         for i, row in enumerate(runs):
-            if not agree([cost(run) for run in row]):
+            if sum(map(_is_calm, row)) < repeats or not agree([cost(run) for run in _taken(row, repeats)]):
                 measure(i)
-    return [_calibrated(kind, kinds, runs) for kind in kinds]
+    taken = [_taken(row, repeats) for row in runs]
+    return [_calibrated(kind, kinds, taken) for kind in kinds]
+
+
+def _is_calm(run: dict[str, Any]) -> bool:
+    """Whether little else ran; where the machine does not say, nobody knows otherwise."""
+    return (run["other_load"] or 0.0) <= _CALM
+
+
+def _taken(row: Sequence[dict[str, Any]], least: int) -> list[dict[str, Any]]:
+    """The calm runs, or where they are few the `least` calmest."""
+    return sorted(row, key=lambda run: run["other_load"] or 0.0)[: max(least, sum(map(_is_calm, row)))]
 
 
 def cost(run: dict[str, Any]) -> float:

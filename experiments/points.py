@@ -247,6 +247,7 @@ def run_point(
             world, point.policy(), steps, wan="tun", progress=progress, pace_s=pace_s,
             site_pace_s=point.paces(world, pace_s), **common,
         )  # fmt: skip
+    known = predictor.calibration(point)
     step_said, step_was = said["step_time_s"]["mean"], was["step_time_s"]["mean"]
     wait_said, wait_was = said["exposed_wan_s_per_step"], was["exposed_wan_s_per_step"]
     return {
@@ -270,5 +271,6 @@ def run_point(
         "late_steps": was["late_steps"],
         "other_load": load.others,
         "step_spread": was["step_time_s"]["p95"] / was["step_time_s"]["p50"] - 1,
-        "calibration_spread": predictor.calibration(point).spread,
+        "calibration_spread": known.spread,
+        "calibration_other_load": max(run["other_load"] or 0.0 for run in known.runs),
     }

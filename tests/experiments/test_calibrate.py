@@ -77,8 +77,19 @@ def machine(monkeypatch):
             "parts_of_window": {name: value * slow * own for name, value in window.items()},
         }
 
+    class Load:
+        others: float | None = None
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.others = loads.get(len(order) - 1, 0.05)
+
+    loads: dict[int, float | None] = {}
     monkeypatch.setattr(module, "emulate", emulate)
-    return order, disturbed
+    monkeypatch.setattr(module, "Load", Load)
+    return order, disturbed, loads
 
 
 def kinds(*bits):
@@ -90,7 +101,7 @@ def kinds(*bits):
 
 
 def test_a_disturbed_run_of_a_kind_changes_nothing(machine) -> None:
-    order, disturbed = machine
+    order, disturbed, _ = machine
     calm = calibrate(kinds("int8", "bf16"))
     assert order == ["int8", "bf16"] * 3
     assert calm[0].spread == calm[1].spread == 0
@@ -104,7 +115,7 @@ def test_a_disturbed_run_of_a_kind_changes_nothing(machine) -> None:
 
 def test_what_no_codec_changes_is_the_median_over_all_kinds(machine) -> None:
     """All but one run of the first kind are disturbed, and its collective is right all the same."""
-    _, disturbed = machine
+    _, disturbed, _ = machine
     disturbed |= {0, 3}
     first, second, third = calibrate(kinds("int8", "bf16", "fp16"))
     for one in (first, second, third):
@@ -116,7 +127,7 @@ def test_what_no_codec_changes_is_the_median_over_all_kinds(machine) -> None:
 
 
 def test_runs_that_do_not_agree_are_repeated(machine) -> None:
-    _, disturbed = machine
+    _, disturbed, _ = machine
     disturbed |= {0}
     (found,) = calibrate(kinds("int8"), repeats=2)
     assert len(found.runs) == 3
@@ -125,6 +136,33 @@ def test_runs_that_do_not_agree_are_repeated(machine) -> None:
     assert agree([1.0, 1.1, 3.0])
     assert not agree([1.0, 1.1, 3.0, 3.1])
     assert MOST_REPEATS >= 5
+
+
+def test_runs_beside_other_programs_are_repeated_and_left_out(machine) -> None:
+    """Two of three runs were slow and agree; others were busy meanwhile, which is how anyone can tell."""
+    order, disturbed, loads = machine
+    disturbed |= {0, 1}
+    loads |= {0: 0.9, 1: 0.5}
+    (found,) = calibrate(kinds("int8"))
+    assert len(order) == 5
+    assert [run["other_load"] for run in found.runs] == [0.05] * 3
+    assert found.calibration.site_collective_s == 0.03
+    assert found.spread == 0
+
+
+def test_a_machine_that_is_never_calm_is_measured_when_it_is_calmest(machine) -> None:
+    order, _, loads = machine
+    loads |= dict(enumerate([0.9, 0.5, 0.8, 0.4, 0.7, 0.6]))
+    (found,) = calibrate(kinds("int8"))
+    assert len(order) == MOST_REPEATS
+    assert [run["other_load"] for run in found.runs] == [0.4, 0.5, 0.6]
+
+
+def test_a_machine_that_does_not_tell_its_load_counts_as_calm(machine) -> None:
+    order, _, loads = machine
+    loads |= dict.fromkeys(range(9))
+    calibrate(kinds("int8"))
+    assert len(order) == 3
 
 
 def test_rooms_paces_and_rules_do_not_mix() -> None:

@@ -28,7 +28,7 @@ def test_what_a_block_waited_for_is_its_own() -> None:
     before = load._own_s()
     spin = "import time\nwhile time.process_time() < 0.3: pass"
     subprocess.run([sys.executable, "-c", spin], check=True)
-    assert load._own_s() - before >= 0.3
+    assert load._own_s() - before >= 0.25
 
 
 def test_idle_time_is_not_busy(monkeypatch, tmp_path) -> None:
