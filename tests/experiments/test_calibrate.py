@@ -135,7 +135,6 @@ def test_runs_that_do_not_agree_are_repeated(machine) -> None:
     assert not agree([1.0, 2.0, 3.0])
     assert agree([1.0, 1.1, 3.0])
     assert not agree([1.0, 1.1, 3.0, 3.1])
-    assert MOST_REPEATS >= 5
 
 
 def test_runs_beside_other_programs_are_repeated_and_left_out(machine) -> None:
@@ -152,10 +151,10 @@ def test_runs_beside_other_programs_are_repeated_and_left_out(machine) -> None:
 
 def test_a_machine_that_is_never_calm_is_measured_when_it_is_calmest(machine) -> None:
     order, _, loads = machine
-    loads |= dict(enumerate([0.9, 0.5, 0.8, 0.4, 0.7, 0.6]))
+    loads |= dict(enumerate([0.9, 0.5, 0.8, 0.4, 0.7]))
     (found,) = calibrate(kinds("int8"))
     assert len(order) == MOST_REPEATS
-    assert [run["other_load"] for run in found.runs] == [0.4, 0.5, 0.6]
+    assert [run["other_load"] for run in found.runs] == [0.4, 0.5, 0.7]
 
 
 def test_a_machine_that_does_not_tell_its_load_counts_as_calm(machine) -> None:
