@@ -166,7 +166,7 @@ def figures_of(run: dict[str, Any]) -> dict[str, float]:
     inside, window, parts = run["parts_inside"], run["parts_of_window"], run["parts"]
     main_thread = sum(seconds for name, seconds in parts.items() if name != "decode")
     return {
-        "compute": parts["compute"],
+        "compute": inside["compute"],
         "site_collective": inside["site_collective"],
         "overhead": max(0.0, run["step_time_s"]["mean"] - main_thread),
         "update": inside["apply"],

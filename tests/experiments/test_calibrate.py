@@ -27,7 +27,7 @@ def middle(runs, group, name):
 
 def test_the_step_time_is_the_declared_one(measured) -> None:
     step_s = measured.scenario.workload.step_time_s
-    assert step_s == middle(measured.runs, "parts", "compute")
+    assert step_s == middle(measured.runs, "parts_inside", "compute")
     assert step_s >= 0.05
     assert all(run["paced"] for run in measured.runs)
 
@@ -50,7 +50,7 @@ def test_the_simulator_gives_the_calibration_runs_back(measured) -> None:
     world = world.model_copy(update={"workload": work})
     policy = load_policy("hierarchical-efsgd", {"interval": INTERVAL, "overlap": "blocking"})
     said = simulate(world, policy, calibration=measured.calibration).parts
-    assert said["compute"] == pytest.approx(middle(measured.runs, "parts", "compute"))
+    assert said["compute"] == pytest.approx(middle(measured.runs, "parts_inside", "compute"))
     for name in ("encode", "gather", "apply"):
         assert said[name] == pytest.approx(middle(measured.runs, "parts_of_window", name) / INTERVAL)
 
