@@ -10,12 +10,13 @@ same ranks co-located (no WAN between them), and the chosen policy over the WAN.
 import json
 import time
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
 
-from experiments.calibrate import Calibrated, calibrate
+from experiments.calibrate import Calibrated, Kind, calibrate
 from experiments.console import console, pace_seconds, progress_of, run_app, write_json
 from geosim.console import make_folder
 from geosim.errors import UsageError
@@ -60,10 +61,10 @@ def closed_loop(
     base = default_base()
     pace_s = pace_seconds(pace)
     make_folder("--out", out)
-    common: dict[str, Any] = {"pace_s": pace_s, "data": data, "seed": seed}
+    common: dict[str, Any] = {"data": data, "seed": seed}
 
     with progress_of("1/5 measure compute, co-located") as progress:
-        measured = calibrate(world, base, progress=progress, **common)
+        (measured,) = calibrate([Kind(world, base, pace_s)], progress=progress, **common)
     (out / "calibration.yaml").write_text(measured.calibration.to_yaml())
     _say_calibration(measured)
 
@@ -83,7 +84,9 @@ def closed_loop(
     ]
     for i, (name, policy, wan) in enumerate(plan, start=3):
         with progress_of(f"{i}/5 train: {TITLES[name]}") as progress:
-            run = emulate(world, policy, whole, wan=wan, validations=4, progress=progress, **common)
+            run = emulate(
+                world, policy, whole, wan=wan, validations=4, progress=progress, pace_s=pace_s, **common
+            )
         runs[name] = {"measured": run, "loss": _curve(run, world)}
     _predict(runs, measured, chosen, out / "trace.json")
     _settle_room(runs["co-located"])
@@ -172,9 +175,10 @@ def _link_words(scenario: Scenario) -> str:
 
 def _say_calibration(measured: Calibrated) -> None:
     known, step = measured.calibration, measured.scenario.workload.step_time_s or 0.0
+    encode_s = median(run["parts_of_window"]["encode"] for run in measured.runs)
     console.print(
         f"  compute {show(step, TIME)} a step, site collective {show(known.site_collective_s or 0, TIME)}, "
-        f"encode {show(measured.run['parts_of_window']['encode'], TIME)} and apply "
+        f"encode {show(encode_s, TIME)} and apply "
         f"{show(known.optimizer_s or 0, TIME)} a window"
     )
 

@@ -1,10 +1,12 @@
 """The points of the prediction grid: what each is, what the simulator says of it, and its real run."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from experiments.calibrate import Calibrated, calibrate
+from experiments.calibrate import Calibrated, Kind, calibrate
 from experiments.console import progress_of
+from experiments.load import Load
 from geosim.policy import SyncPolicy, policy_from_dict
 from geosim.scenario import Scenario, site_batches
 from geosim.sim import Tracer, simulate
@@ -190,31 +192,31 @@ GRID = (*_TWO, *_THREE, *_UNEQUAL, *_UNPACED)
 
 
 class Predictor:
-    """Simulates points from co-located calibrations: one a kind of codec, rule and room, when needed."""
+    """Simulates points from co-located calibrations."""
 
     def __init__(self, base: Scenario, pace_s: float | None, seed: int) -> None:
         self._base = base
         self._pace_s = pace_s
         self._seed = seed
-        self._known: dict[tuple[Any, ...], Calibrated] = {}
-        self._step_time_s: dict[tuple[int, bool], float | None] = {}
+        self._known: list[tuple[Kind, Calibrated]] = []
+
+    def prepare(self, points: Iterable[Point]) -> None:
+        """Measure the kinds of all these points together, by turns; else each is measured when needed."""
+        wanted: list[Kind] = []
+        for kind in map(self._kind, points):
+            if kind not in wanted and all(kind != known for known, _ in self._known):
+                wanted.append(kind)
+        if wanted:
+            title = f"calibrate, co-located: {len(wanted)} kinds by turns"
+            with progress_of(title) as progress:
+                found = calibrate(wanted, seed=self._seed, progress=progress)
+            self._known += zip(wanted, found, strict=True)
 
     def calibration(self, point: Point) -> Calibrated:
         """The calibration of a point's kind."""
-        policy = point.policy()
-        place = (point.sites, point.paced)
-        kind = (policy.update.kind, policy.codec.select.kind, policy.codec.quantize.kind)
-        if (*place, *kind) not in self._known:
-            room = f"{point.sites} sites{'' if point.paced else ', unpaced'}"
-            with progress_of(f"calibrate, co-located, {room}: {' '.join(kind)}") as progress:
-                found = calibrate(
-                    point.room(self._base), policy, pace_s=self.pace_of(point), seed=self._seed,
-                    progress=progress,
-                )  # fmt: skip
-            self._known[(*place, *kind)] = found
-            # Computation does not depend on the codec: the first measurement of a room holds for all.
-            self._step_time_s.setdefault(place, found.scenario.workload.step_time_s)
-        return self._known[(*place, *kind)]
+        self.prepare([point])
+        kind = self._kind(point)
+        return next(found for known, found in self._known if known == kind)
 
     def pace_of(self, point: Point) -> float | None:
         """The declared step time of a point's sites, but for a slower one."""
@@ -223,10 +225,14 @@ class Predictor:
     def predict(self, point: Point, trace: Tracer | None = None) -> dict[str, Any]:
         """What the simulator says; `trace` takes down its run."""
         known = self.calibration(point)
-        step_s = self._step_time_s[point.sites, point.paced]
-        work = known.scenario.workload.model_copy(update={"step_time_s": step_s})
-        world = point.scenario(known.scenario.model_copy(update={"workload": work}))
+        world = point.scenario(known.scenario)
         return simulate(world, point.policy(), calibration=known.calibration, trace=trace).to_dict()
+
+    def _kind(self, point: Point) -> Kind:
+        """Its room, update rule, codec and pace."""
+        policy = point.policy()
+        alike = SyncPolicy(name="calibrate", update=policy.update, codec=policy.codec)
+        return Kind(point.room(self._base), alike, self.pace_of(point))
 
 
 def run_point(
@@ -236,11 +242,12 @@ def run_point(
     said = predictor.predict(point)
     steps = point.interval * max(windows, -(-_LEAST_STEPS // point.interval))
     pace_s, world = predictor.pace_of(point), point.scenario(base)
-    with progress_of(f"{point.words()}, {point.bandwidth}, {point.rtt}") as progress:
+    with progress_of(f"{point.words()}, {point.bandwidth}, {point.rtt}") as progress, Load() as load:
         was = emulate(
             world, point.policy(), steps, wan="tun", progress=progress, pace_s=pace_s,
             site_pace_s=point.paces(world, pace_s), **common,
         )  # fmt: skip
+    known = predictor.calibration(point)
     step_said, step_was = said["step_time_s"]["mean"], was["step_time_s"]["mean"]
     wait_said, wait_was = said["exposed_wan_s_per_step"], was["exposed_wan_s_per_step"]
     return {
@@ -262,4 +269,8 @@ def run_point(
         "steps": steps,
         "measured_steps": was["measured_steps"],
         "late_steps": was["late_steps"],
+        "other_load": load.others,
+        "step_spread": was["step_time_s"]["p95"] / was["step_time_s"]["p50"] - 1,
+        "calibration_spread": known.spread,
+        "calibration_other_load": max(run["other_load"] or 0.0 for run in known.runs),
     }

@@ -5,7 +5,9 @@
     python -m experiments.predicted_vs_measured --interval 4 --ratio 0.01 --bandwidth "50 Mbit/s"
 
 Each point is a real run over the emulated WAN, paced but for the last six, which the means leave out. Compute
-is measured once a room, co-located; so is each kind of codec. No point is used to calibrate.
+and codecs are measured co-located, before: every kind several times, by turns (`experiments.calibrate`). No
+point is used to calibrate. Beside each point stands how disturbed it was: late steps, in which some rank
+computed for longer than its pace, and the cores that other programs kept busy meanwhile.
 """
 
 import json
@@ -109,6 +111,7 @@ def predicted_vs_measured(
         _check_no_grid(folder)
     begun = time.perf_counter()
     predictor = Predictor(base, pace_s, seed)
+    predictor.prepare(points.values())
     rows: list[dict[str, Any]] = []
     report: dict[str, Any] = {}
     for number, each in points.items():
@@ -213,12 +216,16 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     for what in ("step", "exposed"):
         for head in ("predicted", "measured", "error"):
             table.add_column(f"{what}\n{head}", justify="right")
+    table.add_column("late\nsteps", justify="right")
+    table.add_column("others'\ncores", justify="right")
     for row in rows:
         cells = [str(row["number"] or ""), row["policy"], _link(row)]
         for what in ("step", "exposed"):
             error = row[f"{what}_error"]
             cells += [show(row[f"{what}_predicted_s"], TIME), show(row[f"{what}_measured_s"], TIME)]
             cells.append("-" if error is None else f"{100 * error:+.1f} %")
+        cells.append(f"{row['late_steps']}/{row['measured_steps']}" if row["paced"] else "-")
+        cells.append("-" if row["other_load"] is None else f"{row['other_load']:.1f}")
         table.add_row(*cells)
     return table
 

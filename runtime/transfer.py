@@ -1,7 +1,8 @@
 """Payloads between this WAN rank and its peers: cut into slices, over parallel streams, on a topology's ways.
 
-A site passes on another's payload as soon as all of it has come and the site has entered the exchange itself
-(`geosim.policy.routes`); nobody reads or changes what passes through.
+A site passes on another's payload slice by slice, as they come, once it has entered the exchange itself;
+nobody reads or changes what passes through. Were payloads stored until they are whole, the later of two sites
+behind a hub would make the other one as late for the next round, by turns and for ever.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from torch.distributed import Work
 from geosim.errors import RunError
 from geosim.policy.routes import Transfer
 from runtime.gloo import Stream
+
+# Of a payload that is passed on: what a hop adds is one slice's time, what a slice adds is a notice.
+_SLICES = 32  # a stream
+_LEAST_SLICE_BYTES = 64 * 1024
 
 
 class PeerLost(RunError):
@@ -38,6 +43,11 @@ def slices(size: int, streams: int, chunk_bytes: int | None) -> tuple[Slice, ...
     step = max(1, -(-size // streams) if chunk_bytes is None else chunk_bytes)
     starts = range(0, size, step)
     return tuple(Slice(at, min(at + step, size), i % streams) for i, at in enumerate(starts))
+
+
+def passing_slice(size: int, streams: int) -> int:
+    """Bytes of a slice where payloads are passed on and the policy says nothing."""
+    return min(-(-size // streams), max(_LEAST_SLICE_BYTES, -(-size // (streams * _SLICES))))
 
 
 class Channel:
@@ -63,15 +73,23 @@ class Channel:
         Args:
             groups: the streams.
             names, index: of the sites, and this one's number.
-            routes: who sends what to whom.
+            routes: who sends what to whom, all sites'.
             sizes: payload bytes of each fragment, alike at all sites.
-            chunk_bytes: of a slice; None: one slice a stream.
+            chunk_bytes: of a slice; None: one slice a stream, or more where payloads are passed on.
             pinned: whether buffers lie in memory that a GPU reads by itself.
         """
         self._groups = groups
         self._names = names
         self._index = index
-        self._slices = [slices(size, len(groups), chunk_bytes) for size in sizes]
+        passed_on = any(t.need is not None for t in routes)
+        self._slices = [
+            slices(
+                size,
+                len(groups),
+                passing_slice(size, len(groups)) if passed_on and chunk_bytes is None else chunk_bytes,
+            )
+            for size in sizes
+        ]
         self._tags = [0]  # of a fragment's first slice: unique, so that nothing is taken for something else
         for cut in self._slices:
             self._tags.append(self._tags[-1] + len(cut) * len(names))
@@ -112,7 +130,9 @@ class Channel:
         Raises:
             PeerLost: naming the peer and the round.
         """
-        sent = self._send(fragment, round_, self._index, payload)
+        sent: list[tuple[int, Work]] = []
+        for i in range(len(self._slices[fragment])):
+            sent += self._send(fragment, round_, self._index, payload, i)
         if self._forwards:
             sent += self._pass_on(fragment, round_)
         else:
@@ -123,13 +143,12 @@ class Channel:
         return [payload if m == self._index else self._buffers[fragment, m] for m in range(len(self._names))]
 
     def _pass_on(self, fragment: int, round_: int) -> list[tuple[int, Work]]:
-        """Receive all payloads and send each on when it has come, whichever comes first."""
+        """Receive all payloads side by side, and pass each on."""
         arrivals: SimpleQueue[list[tuple[int, Work]] | PeerLost] = SimpleQueue()
 
         def relay(origin: int) -> None:
             try:
-                self._receive(fragment, round_, origin)
-                arrivals.put(self._send(fragment, round_, origin, self._buffers[fragment, origin]))
+                arrivals.put(self._receive(fragment, round_, origin))
             except PeerLost as error:
                 arrivals.put(error)
 
@@ -144,26 +163,29 @@ class Channel:
             sent += arrived
         return sent
 
-    def _send(self, fragment: int, round_: int, origin: int, payload: Tensor) -> list[tuple[int, Work]]:
-        """Start sending a site's payload to all that get it from here."""
-        tag, sent = self._tag(fragment, origin), []
+    def _send(
+        self, fragment: int, round_: int, origin: int, payload: Tensor, i: int
+    ) -> list[tuple[int, Work]]:
+        """Start sending a slice of a site's payload to all that get it from here."""
+        part, tag, sent = self._slices[fragment][i], self._tag(fragment, origin) + i, []
         for m in self._targets.get(origin, ()):
             try:
-                sent += [
-                    (m, self._groups[s.stream].send([payload[s.start : s.stop]], m, tag + i))
-                    for i, s in enumerate(self._slices[fragment])
-                ]
+                work = self._groups[part.stream].send([payload[part.start : part.stop]], m, tag)
             except RuntimeError as error:
                 raise self._lost(m, m, round_, error) from None
+            sent.append((m, work))
         return sent
 
-    def _receive(self, fragment: int, round_: int, origin: int) -> None:
-        """Wait until a site's payload is here."""
+    def _receive(self, fragment: int, round_: int, origin: int) -> list[tuple[int, Work]]:
+        """Wait until a site's payload is here; each slice goes on to others as soon as it has come."""
         source, posted = self._sources[origin], self._posted.pop((fragment, origin))
         if not posted:
             raise self._lost(source, origin, round_, RuntimeError("connection closed"))
-        for work in posted:
+        sent = []
+        for i, work in enumerate(posted):
             self._wait(work, source, origin, round_)
+            sent += self._send(fragment, round_, origin, self._buffers[fragment, origin], i)
+        return sent
 
     def _tag(self, fragment: int, origin: int) -> int:
         return self._tags[fragment] + origin * len(self._slices[fragment])

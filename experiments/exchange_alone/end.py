@@ -156,6 +156,8 @@ class GlooEnd:
         import torch
         from torch.distributed import PrefixStore
 
+        from geosim.policy import Direct
+        from geosim.policy.routes import make_routes
         from runtime.gloo import open_stream
         from runtime.transfer import Channel
 
@@ -171,7 +173,9 @@ class GlooEnd:
             for i in range(self._flows)
         ]
         self._payload = torch.zeros(self._size, dtype=torch.uint8)
-        self._channel = Channel(groups, ("a", "b"), self._index, [self._size], None)
+        names = ("a", "b")
+        routes = make_routes(Direct(), names)
+        self._channel = Channel(groups, names, self._index, routes, [self._size], None)
 
     def ping(self) -> float:
         """Its groups carry nothing but exchanges."""

@@ -63,6 +63,7 @@ def test_results_are_written_after_every_point(tmp_path, monkeypatch) -> None:
         "exposed_predicted_s": 0.5, "exposed_measured_s": 0.5, "paced": True, "overlap": "blocking",
     }  # fmt: skip
     monkeypatch.setattr(predicted_vs_measured, "run_point", point)
+    monkeypatch.setattr(points.Predictor, "prepare", lambda *_: None)
     monkeypatch.setattr("sys.argv", ["x", "--out", str(tmp_path / "a" / "b")])
     with pytest.raises(SystemExit) as left:
         predicted_vs_measured.main()
@@ -91,6 +92,30 @@ def test_errors_are_relative_to_the_measurement() -> None:
     assert found["step_error_mean"] == pytest.approx(0.2)
     assert found["step_error_worst"] == pytest.approx(0.3)
     assert found["exposed_error_mean"] == pytest.approx(0.2)
+
+
+def test_points_share_a_calibration_if_room_rule_codec_and_pace_are_alike(monkeypatch) -> None:
+    asked = []
+
+    def calibrate(kinds, **_):
+        asked.append(list(kinds))
+        return list(range(len(kinds)))
+
+    monkeypatch.setattr(points, "calibrate", calibrate)
+    predictor = points.Predictor(load_scenario("laptop"), 0.25, 0)
+    predictor.prepare(GRID)
+    (kinds,) = asked
+    assert len(kinds) < len(GRID) / 2
+    dense = Point(4, 1.0, "fp32", "blocking", "1 Gbit/s", "1 ms")
+    same = [replace(dense, interval=1, overlap=FLAT, slow=2.0), replace(dense, streams=4, rtt="9 ms")]
+    other = [
+        replace(dense, ratio=0.1), replace(dense, ratio=0.01), replace(dense, bits="int8"),
+        replace(dense, update="local"), replace(dense, sites=3), replace(dense, paced=False),
+    ]  # fmt: skip
+    predictor = points.Predictor(load_scenario("laptop"), 0.25, 0)
+    predictor.prepare([dense, *same])
+    predictor.prepare([dense, *other])
+    assert [len(kinds) for kinds in asked[1:]] == [1, len(other)]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -85,6 +85,14 @@ def test_how_long_an_exchange_takes_on_links_alike(topology, sites, times):
     assert payload_times(make_routes(topology, tuple(f"s{m}" for m in range(sites)))) == times
 
 
+@given(topologies())
+def test_forwarding_whole_payloads_leaves_no_link_idle_where_all_are_alike(made):
+    """Passing on slices can then save no more than delays."""
+    names, topology = made
+    times = 1 if isinstance(topology, Direct) else len(names) - 1
+    assert payload_times(make_routes(topology, names)) == times
+
+
 @pytest.mark.parametrize(
     ("topology", "words"),
     [

@@ -13,7 +13,7 @@ from pool import free_port
 
 from geosim.errors import PayloadError, RunError
 from runtime.optimizer import GeoOptimizer
-from runtime.transfer import PeerLost, slices
+from runtime.transfer import PeerLost, passing_slice, slices
 
 
 def damaging(seal):
@@ -88,6 +88,17 @@ def test_slices_cover_a_payload_once(size, streams, chunk):
     assert (covered == 1).all()
     assert {piece.stream for piece in cut} == set(range(min(streams, len(cut))))
     assert max(piece.stop - piece.start for piece in cut) <= (chunk or -(-size // streams))
+
+
+@pytest.mark.parametrize("size", [80, 4097, 100_000, 612_000, 50_000_000, 3_000_000_001])
+@pytest.mark.parametrize("streams", [1, 3, 8])
+def test_what_is_passed_on_goes_in_few_slices_of_some_size_over_all_streams(size, streams):
+    cut = slices(size, streams, passing_slice(size, streams))
+    assert {piece.stream for piece in cut} == set(range(streams))
+    assert len(cut) <= 32 * streams
+    biggest = max(piece.stop - piece.start for piece in cut)
+    assert biggest <= max(64 * 1024, -(-size // (32 * streams)))
+    assert len(cut) == streams or biggest >= 64 * 1024
 
 
 def timings(sites, *, pauses=False):

@@ -1,5 +1,7 @@
 """Payloads that pass through other sites: the same result bit for bit, and errors that name all concerned."""
 
+from datetime import timedelta
+
 import pytest
 import torch
 from geo_cases import inner_for, make_policy, network, train
@@ -48,6 +50,58 @@ def test_three_sites_with_several_fragments_in_flight(pool, topology):
         assert straight[0]["chain"] == round_about[0]["chain"]
 
 
+class Telling:
+    """A transfer that says so when it is done."""
+
+    def __init__(self, work, tell):
+        self._work, self._tell = work, tell
+
+    def wait(self):
+        """Until it is done."""
+        self._work.wait()
+        self._tell()
+
+
+def hold_the_rest(sites, *, topology):
+    """East sends the rest of its first payload only when north has the first slice."""
+    model = network()
+    policy = make_policy({"topology": topology, "chunk": "300 B"})
+    geo = GeoOptimizer(inner_for("sgd", model, 0.1), policy, sites, timeout_s=10)
+    channel, store = geo.engine._exchanger._channel, sites.store("test")
+    east, north = (sites.names.index(name) for name in ("east", "north"))
+    if sites.index == north:
+        works = channel._posted[0, east]
+        works[0] = Telling(works[0], lambda: store.set("first", "here"))
+    if sites.index == east:
+        send = channel._send
+
+        def hold(fragment, round_, site, payload, i):
+            if (round_, site, i) == (0, east, 1):
+                store.wait(["first"], timedelta(seconds=5))
+            return send(fragment, round_, site, payload, i)
+
+        channel._send = hold
+    for param in model.parameters():
+        param.grad = torch.ones_like(param)
+    geo.step()
+    geo.finish()
+    geo.close()
+    return geo.engine.chain
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        "ring",
+        {"kind": "hub", "site": "west"},
+        {"kind": "tree", "links": [["east", "west"], ["west", "north"]]},
+    ],
+)
+def test_a_slice_goes_on_before_the_rest_of_its_payload_has_come(pool, topology):
+    chains = pool.run(hold_the_rest, sites=3, ranks=1, topology=topology)
+    assert len({row[0] for row in chains}) == 1
+
+
 def damage_one(sites, *, topology, origin, where, at_round):
     """Train with a site that damages, in one round, what it passes on of another's payload."""
     model = network()
@@ -56,11 +110,11 @@ def damage_one(sites, *, topology, origin, where, at_round):
     if sites.name == where:
         send = channel._send
 
-        def damaged(fragment, round_, site, payload):
+        def damaged(fragment, round_, site, payload, i):
             if round_ == at_round and sites.names[site] == origin:
                 payload = payload.clone()
                 payload[90] ^= 1
-            return send(fragment, round_, site, payload)
+            return send(fragment, round_, site, payload, i)
 
         channel._send = damaged
     for _ in range(3):
