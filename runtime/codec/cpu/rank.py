@@ -165,7 +165,7 @@ def keep_above(
 ) -> None:
     """Of n candidates those above `least` and the first `ties` that equal it, in the same order.
 
-    Zeros up to `padded(n)` follow the n words. Jumps go by 64 candidates, as which are kept cannot be foreseen.
+    Zeros up to `padded(n)` follow the n words. Jumps go by 64 words: which are kept cannot be foreseen.
     """
     to = np.uint64(0)
     for at in range(0, n, LANES):
@@ -195,7 +195,7 @@ def count_above(words: Any, n: int, mask: Any, least: Any) -> Any:
 
 @kernel
 def counts(words: Any, n: int, mask: Any, least: Any) -> Any:
-    """How many of words[:n] & mask are > least, and how many equal it; zeros up to `padded(n)` follow them."""
+    """How many of words[:n] & mask are > least, and how many equal it; zeros up to `padded(n)` follow."""
     above = np.int64(count_above(words, n, mask, least))
     return above, (n if least == 0 else count_reaching(words, n, mask, least)) - above
 

@@ -153,7 +153,7 @@ def _gather_scope(
     words: Any,
     residual: Any,
 ) -> Any:
-    """`gather_reaching` of one scope; meanwhile memory is asked for the next residual, most often just behind it.
+    """`gather_reaching` of one scope; meanwhile memory is asked for the residual behind it.
 
     The loop stands in three kernels: called for every 64 elements it is slower.
     """

@@ -150,7 +150,14 @@ class WholeSelection:
         def keep(i: int) -> None:
             (found, words), (begin, end, ties) = parts[i], places[i]
             rank.keep_above(
-                found, words, len(found), add.MAGNITUDE, least, ties, found_out[begin:end], words_out[begin:end]
+                found,
+                words,
+                len(found),
+                add.MAGNITUDE,
+                least,
+                ties,
+                found_out[begin:end],
+                words_out[begin:end],
             )
 
         _share_out(count, len(parts))
