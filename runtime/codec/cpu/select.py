@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime.codec.cpu.add import BLOCK, FP32, MAGNITUDE, add, add_few, single
+from runtime.codec.cpu.add import BLOCK, MAGNITUDE, add, add_few, single
 from runtime.codec.cpu.kernel import kernel
 from runtime.codec.cpu.lowlevel import LANES, add_lanes, prefetch, raise_lanes, reach, trailing_zeros
 from runtime.codec.cpu.rank import keep_largest, lower_bound, padded
@@ -76,7 +76,7 @@ def select_scopes(
             given, begin = single(values, start + at, n, kind, room)
             done = _add_and_raise(
                 given, begin, weight, residual, start + at, n, has_residual, top, lanes, at,
-                0 if kind != FP32 or size > _AHEAD else size,
+                values, size if size <= _AHEAD else 0,
             )  # fmt: skip
             if done < n:
                 return scope, at + done
@@ -114,12 +114,13 @@ def _add_and_raise(
     top: Any,
     lanes: int,
     at: int,
+    source: Any,
     ahead: int,
 ) -> int:
     """u of n elements into `residual`; top[l] <- the largest magnitude at positions l modulo `lanes`, if any.
 
-    `begin`, `start`: their places in the arrays; `at`: that in the scope. Memory is asked for what of the
-    values is `ahead`, if that is not 0. Returns how many were written.
+    `begin`, `start`: their places in the arrays; `at`: that in the scope. Memory is asked for what of `source`,
+    the fragment's values, is `ahead`, if that is not 0. Returns how many were written.
     """
     bits = residual.view(np.uint32)
     whole = n // LANES * LANES
@@ -127,7 +128,7 @@ def _add_and_raise(
     for i in range(0, whole, LANES):
         if ahead > 0:
             for line in range(ahead, ahead + LANES, LINE):
-                prefetch(values, begin + i + line)
+                prefetch(source, start + i + line)
         if add_lanes(values, begin + i, weight, residual, start + i, adds) != 0:
             return i
         if lanes > 0:
