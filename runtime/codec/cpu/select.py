@@ -119,8 +119,8 @@ def _add_and_raise(
 ) -> int:
     """u of n elements into `residual`; top[l] <- the largest magnitude at positions l modulo `lanes`, if any.
 
-    `begin`, `start`: their places in the arrays; `at`: that in the scope. Memory is asked for what of `source`,
-    the fragment's values, is `ahead`, if that is not 0. Returns how many were written.
+    `begin`, `start`: their places in the arrays; `at`: that in the scope. Memory is asked for what in
+    `source`, the fragment's values, is `ahead`, if that is not 0. Returns how many were written.
     """
     bits = residual.view(np.uint32)
     whole = n // LANES * LANES
