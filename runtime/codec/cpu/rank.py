@@ -145,7 +145,7 @@ def gather_reaching(
 
 
 @kernel
-def gather_below(words: Any, n: int, mask: Any, bound: Any, out: Any) -> int:
+def gather_below(words: Any, n: int, mask: Any, bound: Any, out: Any) -> Any:
     """Those of words[:n] & mask that are below a bound; how many. `words` has room for `padded(n)`."""
     to = np.uint64(0)
     for at in range(0, n, LANES):
@@ -161,7 +161,7 @@ def gather_below(words: Any, n: int, mask: Any, bound: Any, out: Any) -> int:
 
 @kernel
 def keep_above(
-    found: Any, words: Any, n: int, mask: Any, least: Any, ties: int, found_out: Any, words_out: Any
+    found: Any, words: Any, n: int, mask: Any, least: Any, ties: Any, found_out: Any, words_out: Any
 ) -> None:
     """Of n candidates those above `least` and the first `ties` that equal it, in the same order.
 
