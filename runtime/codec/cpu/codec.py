@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from geosim.policy.maths import Key
 from runtime.codec import wire
 from runtime.codec.body import read_body
 from runtime.codec.cpu.add import BF16, FP16, FP32
-from runtime.codec.cpu.decoder import Decoder, Rows
+from runtime.codec.cpu.decoder import Decoder
 from runtime.codec.cpu.encoder import Encoder
 from runtime.codec.cpu.plan import make_plan
 from runtime.codec.cpu.update import Update
@@ -60,22 +61,24 @@ class CpuCodec(FragmentCodec):
     def _decode_add(self, body: torch.Tensor, key: Key, out: torch.Tensor) -> None:
         raw = body.numpy()
         with self._decoder.rows(1, key) as rows:
-            self._read(raw, key, rows, 0)
+            if not all(self._decoder.read([raw], rows)):
+                self._refuse(raw, key)
             self._decoder.add(raw, rows, out.numpy())
 
     def _decode_sum(self, payloads: Sequence[Opened], out: torch.Tensor) -> None:
         keys = [self._key(one.header.round, one.header.site) for one in payloads]
         bodies = [one.body.numpy() for one in payloads]
         with self._decoder.rows(len(payloads), keys[0]) as rows:
-            for row, (body, key, one) in enumerate(zip(bodies, keys, payloads, strict=True)):
-                try:
-                    self._read(body, key, rows, row)
-                except ValueError as error:
-                    raise wire.payload_error(one.header.site, one.header.round, str(error)) from None
+            sound = self._decoder.read(bodies, rows)
+            for body, key, one, fine in zip(bodies, keys, payloads, sound, strict=True):
+                if not fine:
+                    try:
+                        self._refuse(body, key)
+                    except ValueError as error:
+                        raise wire.payload_error(one.header.site, one.header.round, str(error)) from None
             self._decoder.sum(bodies, rows, out.numpy())
 
-    def _read(self, body: np.ndarray, key: Key, rows: dict[int, Rows], row: int) -> None:
-        if not self._decoder.read(body, rows, row):
-            # The reference finds the words for what is wrong.
-            read_body(body, self.sections, key)
-            raise ValueError("a body that no encoder writes")
+    def _refuse(self, body: np.ndarray, key: Key) -> NoReturn:
+        """The reference finds the words for what is wrong."""
+        read_body(body, self.sections, key)
+        raise ValueError("a body that no encoder writes")

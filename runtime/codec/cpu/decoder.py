@@ -12,15 +12,13 @@ import numpy as np
 from geosim.policy.maths import Key
 from runtime.codec.cpu import positions, read
 from runtime.codec.cpu.draw import draw
+from runtime.codec.cpu.marks import Marks, Tasks
 from runtime.codec.cpu.plan import ITEM, SectionPlan
 from runtime.codec.workers import run, shares, threads
 
-_WORDS = 1 << 10
 _STREAMED_FROM = 1 << 20
 _RANGE = 1 << 18
 _MOST = 1 << 22
-
-Tasks = list[tuple[int, Callable[[], None]]]
 
 
 class Rows(NamedTuple):
@@ -65,15 +63,12 @@ class Decoder:
         found = np.empty((0 if plan.drawn else payloads, plan.count), self._dtype)
         return Rows(found, np.empty((payloads, plan.count), np.float32))
 
-    def read(self, body: np.ndarray, rows: dict[int, Rows], row: int) -> bool:
-        """Read a body's sparse sections into a row; False if it is a body that no encoder writes."""
-        sound = [True] * len(self._plans)
-        tasks: Tasks = []
-        for plan in self._sparse:
-            if not plan.drawn and not self._read_positions(plan, body, rows[plan.number].found[row]):
-                return False
+    def read(self, bodies: Sequence[np.ndarray], rows: dict[int, Rows]) -> list[bool]:
+        """Read bodies' sparse sections, each into its row; which of them are ones that an encoder writes."""
+        sound = self._read_positions(bodies, rows)
 
-        def item(plan: SectionPlan, begin: int, end: int) -> None:
+        def item(plan: SectionPlan, row: int, begin: int, end: int) -> None:
+            body = bodies[row]
             scales, data = body[plan.scales_at : plan.values_at], body[plan.values_at : plan.end]
             groups = (begin // plan.width, -(-end // plan.width)) if plan.scale_count else (0, 0)
             fine = read.scales_are_right(scales, plan.form, *groups)
@@ -85,12 +80,15 @@ class Decoder:
                 c = rows[plan.number].c[row, begin:end]
                 read.read_values(scales, data, plan.form, plan.width, begin, end, c)
             if not fine:
-                sound[plan.number] = False
+                sound[row] = False
 
-        for plan in self._plans:
-            tasks += [(end - begin, partial(item, plan, begin, end)) for begin, end in plan.items()]
-        _run(tasks)
-        return all(sound)
+        _run([
+            (end - begin, partial(item, plan, row, begin, end))
+            for row, fine in enumerate(sound)
+            for plan in (self._plans if fine else ())
+            for begin, end in plan.items()
+        ])  # fmt: skip
+        return sound
 
     def add(self, body: np.ndarray, rows: dict[int, Rows], out: np.ndarray) -> None:
         """Add what `read` has accepted, in the first row, to `out`."""
@@ -133,33 +131,19 @@ class Decoder:
             first = last
         return tasks
 
-    def _read_positions(self, plan: SectionPlan, body: np.ndarray, found: np.ndarray) -> bool:
-        """A section's positions; False if they are not in range, or do not ascend."""
-        lower, high = body[plan.low_at : plan.high_at], body[plan.high_at : plan.scales_at]
-        used = plan.count * plan.low % 8
-        if used and lower[-1] >> used:
-            return False
-        if plan.upper % 8 and high[-1] >> plan.upper % 8:
-            return False
-        words = _parts(-(-len(high) // 8), max(_WORDS, -(-len(high) // (8 * threads()))))
-        counts = [0] * len(words)
-        sound = [True] * len(words)
-
-        def count(i: int) -> None:
-            counts[i] = positions.count_ones(high, *words[i])
-
-        def place(i: int) -> None:
-            sound[i] = positions.read_positions(
-                lower, high, plan.low, *words[i], begins[i], begins[i + 1], plan.numel, found
-            )
-
-        run([partial(count, i) for i in range(len(words))])
-        if sum(counts) != plan.count:
-            return False
-        begins = np.cumsum([0, *counts]).tolist()
-        run([partial(place, i) for i in range(len(words))])
-        inner = [begin for begin in begins if 0 < begin < plan.count]
-        return all(sound) and all(found[begin] > found[begin - 1] for begin in inner)
+    def _read_positions(self, bodies: Sequence[np.ndarray], rows: dict[int, Rows]) -> list[bool]:
+        """All sections' of all bodies at once, as threads wait for each other after every step."""
+        marks = [
+            [
+                Marks(plan, body, rows[plan.number].found[row])
+                for plan in self._sparse
+                if not plan.drawn
+            ]
+            for row, body in enumerate(bodies)
+        ]  # fmt: skip
+        _run([task for body in marks for section in body for task in section.counting()])
+        _run([task for body in marks for section in body for task in section.placing()])
+        return [all(section.sound() for section in body) for body in marks]
 
     def _draw(self, plan: SectionPlan, key: Key) -> np.ndarray:
         """All payloads of a round have the same positions, so they are drawn once."""

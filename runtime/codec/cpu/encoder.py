@@ -87,7 +87,7 @@ class Encoder:
     def _select_scopes(self, update: Update, found: np.ndarray, words: np.ndarray, undo: Undo) -> bool:
         scopes = self._scopes
         decay = update.decay if update.keeps else ONE
-        parts = shares(scopes.sizes.tolist(), threads()) if scopes.count else []
+        parts = scopes.cuts(threads())
         done = [(0, 0)] * len(parts)
 
         def one(i: int) -> None:
@@ -198,7 +198,13 @@ class _Scopes:
         if not columns:
             columns = [np.zeros(0, np.int64)] * 5
         self.starts, self.sizes, self.keeps, self.bases, self.outs = columns
-        self.count = len(self.starts)
+        self._cuts: dict[int, list[slice]] = {}
+
+    def cuts(self, count: int) -> list[slice]:
+        """For so many threads; cut once, as that takes as long as selecting from a thousandth of them."""
+        if count not in self._cuts:
+            self._cuts[count] = shares(self.sizes.tolist(), count)
+        return self._cuts[count]
 
 
 def _scope_rows(plan: SectionPlan) -> tuple[np.ndarray, ...]:

@@ -31,6 +31,16 @@ def trailing_zeros(typing: Any, word: Any) -> Any:
 
 
 @intrinsic
+def leading_zeros(typing: Any, word: Any) -> Any:
+    """Zero bits above the highest 1 of a uint64; 64 of 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
 def ones(typing: Any, word: Any) -> Any:
     """Bits of a uint64 that are 1."""
 
@@ -62,15 +72,22 @@ def from_bits(typing: Any, word: Any) -> Any:
 
 @intrinsic
 def reach(typing: Any, words: Any, at: Any, mask: Any, least: Any) -> Any:
-    """Bit j: whether ``words[at + j] & mask >= least``, for 64 uint32 words of a contiguous array."""
+    """Bit j: whether ``words[at + j] & mask >= least``, for 64 uint32 words of a contiguous array.
+
+    Without the highest bit in `mask`, `least` must not have it either.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(ir.IntType(32), LANES)
         pointer = _at(context, builder, signature.args[0], arguments[0], arguments[1], vector)
         loaded = builder.load(pointer, align=4)
         masked = builder.and_(loaded, _spread(builder, arguments[2], vector))
-        reached = builder.icmp_unsigned(">=", masked, _spread(builder, arguments[3], vector))
-        return builder.bitcast(reached, ir.IntType(64))
+        # AVX2 compares signed numbers only: the sign is turned over where it counts.
+        sign = builder.and_(arguments[2], ir.Constant(ir.IntType(32), 1 << 31))
+        turned = builder.xor(masked, _spread(builder, sign, vector))
+        bound = _spread(builder, builder.xor(arguments[3], sign), vector)
+        below = builder.icmp_signed("<", turned, bound)
+        return builder.not_(builder.bitcast(below, ir.IntType(64)))
 
     return types.uint64(words, types.intp, types.uint32, types.uint32), generate
 
@@ -93,8 +110,9 @@ def add_lanes(typing: Any, values: Any, at: Any, weight: Any, residual: Any, beg
         exponent = builder.and_(builder.bitcast(total, words), ir.Constant(words, [0x7F800000] * LANES))
         bad = builder.icmp_unsigned("==", exponent, ir.Constant(words, [0x7F800000] * LANES))
         mask = builder.bitcast(bad, ir.IntType(64))
-        fine = builder.icmp_unsigned("==", mask, ir.Constant(ir.IntType(64), 0))
-        builder.store(builder.select(fine, total, before), place, align=4)
+        # A jump, as a choice between sum and residual would hold both in registers, more than there are.
+        with builder.if_then(builder.icmp_unsigned("==", mask, ir.Constant(ir.IntType(64), 0)), likely=True):
+            builder.store(total, place, align=4)
         return mask
 
     boolean = types.boolean

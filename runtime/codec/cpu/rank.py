@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 
 from runtime.codec.cpu.kernel import kernel
-from runtime.codec.cpu.lowlevel import LANES, ones, reach, trailing_zeros
+from runtime.codec.cpu.lowlevel import LANES, leading_zeros, ones, reach, trailing_zeros
 
 _BISECTED = 4096
 _BUCKETS = 4096
 ALL_BITS = np.uint32(0xFFFFFFFF)
 _ONE = np.uint64(1)
+_HIGHEST = np.uint64(1 << 63)
 
 
 @kernel
@@ -52,6 +53,29 @@ def threshold_of(words: Any, n: int, mask: Any, k: int) -> Any:
             low = middle
         else:
             high = np.uint32(middle - np.uint32(1))
+    return low
+
+
+@kernel
+def lower_bound(words: Any, n: int, mask: Any, k: int, slack: int) -> Any:
+    """A t that at least k of words[:n] & mask reach, and where ties allow at most k + `slack`; 1 <= k <= n.
+
+    `words` is as `threshold_of` takes it, n a multiple of 64.
+    """
+    low, high = ALL_BITS, np.uint32(0)
+    for i in range(np.uint64(n)):
+        word = np.uint32(words[i] & mask)
+        low = min(low, word)
+        high = max(high, word)
+    while low < high:
+        middle = np.uint32(high - (high - low) // np.uint32(2))
+        count = count_reaching(words, n, mask, middle)
+        if count < k:
+            high = np.uint32(middle - np.uint32(1))
+        else:
+            low = middle
+            if count <= k + slack:
+                break
     return low
 
 
@@ -121,25 +145,59 @@ def gather_reaching(
 
 
 @kernel
+def gather_below(words: Any, n: int, mask: Any, bound: Any, out: Any) -> Any:
+    """Those of words[:n] & mask that are below a bound; how many. `words` has room for `padded(n)`."""
+    to = np.uint64(0)
+    for at in range(0, n, LANES):
+        hits = ~reach(words, at, mask, bound)
+        if n - at < LANES:
+            hits &= (_ONE << np.uint64(n - at)) - _ONE
+        while hits != 0:
+            out[to] = words[np.uint64(at) + trailing_zeros(hits)] & mask
+            hits &= hits - _ONE
+            to += _ONE
+    return np.int64(to)
+
+
+@kernel
 def keep_above(
-    found: Any, words: Any, n: int, mask: Any, least: Any, ties: int, found_out: Any, words_out: Any
+    found: Any, words: Any, n: int, mask: Any, least: Any, ties: Any, found_out: Any, words_out: Any
 ) -> None:
-    """Of n candidates those above `least` and the first `ties` that equal it, in the same order."""
-    at = 0
-    for i in range(n):
-        word = np.uint32(words[i] & mask)
-        if word > least or (word == least and ties > 0):
-            if word == least:
-                ties -= 1
-            found_out[at] = found[i]
-            words_out[at] = words[i]
-            at += 1
+    """Of n candidates those above `least` and the first `ties` that equal it, in the same order.
+
+    Zeros up to `padded(n)` follow the n words. Jumps go by 64 words: which are kept cannot be foreseen.
+    """
+    to = np.uint64(0)
+    for at in range(0, n, LANES):
+        above = np.uint64(0) if least == ALL_BITS else reach(words, at, mask, np.uint32(least + np.uint32(1)))
+        hits = above
+        if ties > 0:
+            equal = reach(words, at, mask, least) & ~above
+            if n - at < LANES:
+                equal &= (_ONE << np.uint64(n - at)) - _ONE
+            while np.int64(ones(equal)) > ties:
+                equal &= ~(_HIGHEST >> leading_zeros(equal))
+            ties -= np.int64(ones(equal))
+            hits |= equal
+        while hits != 0:
+            j = np.uint64(at) + trailing_zeros(hits)
+            hits &= hits - _ONE
+            found_out[to] = found[j]
+            words_out[to] = words[j]
+            to += _ONE
 
 
 @kernel
 def count_above(words: Any, n: int, mask: Any, least: Any) -> Any:
     """How many of words[:n] & mask are > least; zeros up to `padded(n)` follow them."""
     return 0 if least == ALL_BITS else count_reaching(words, n, mask, np.uint32(least + np.uint32(1)))
+
+
+@kernel
+def counts(words: Any, n: int, mask: Any, least: Any) -> Any:
+    """How many of words[:n] & mask are > least, and how many equal it; zeros up to `padded(n)` follow."""
+    above = np.int64(count_above(words, n, mask, least))
+    return above, (n if least == 0 else count_reaching(words, n, mask, least)) - above
 
 
 @kernel

@@ -197,19 +197,22 @@ def sum_sparse(found: Any, rows: Any, c: Any, begin: int, streamed: bool, out: A
         else:
             for i in range(len(part)):
                 part[i] = total[i]
-        total[:] = 0.0
+                total[i] = 0.0
     if streamed:
         fence()
 
 
 @kernel
-def _stream_out(source: Any, out: Any) -> None:
+def _stream_out(total: Any, out: Any) -> None:
+    """Move `total` to `out` past the caches, and leave zeros."""
     n = len(out)
     head = min(n, (-past_line(out, 0) % 64) // 4)
     whole = head + (n - head) // _LINE * _LINE
     for i in range(head):
-        out[i] = source[i]
+        out[i] = total[i]
     for i in range(head, whole, _LINE):
-        stream(out, i, source, i)
+        stream(out, i, total, i)
     for i in range(whole, n):
-        out[i] = source[i]
+        out[i] = total[i]
+    for i in range(n):
+        total[i] = 0.0

@@ -7,15 +7,18 @@ import numpy as np
 from runtime.codec.cpu.add import BLOCK, MAGNITUDE, add, add_few, single
 from runtime.codec.cpu.kernel import kernel
 from runtime.codec.cpu.lowlevel import LANES, add_lanes, prefetch, raise_lanes, reach, trailing_zeros
-from runtime.codec.cpu.rank import keep_largest, padded, threshold_of
+from runtime.codec.cpu.rank import keep_largest, lower_bound, padded
 
 _LEAST_LANES = 64
-_LANES_PER_KEPT = 4
+_LANES_PER_KEPT = 2
+_SLACK = 8
 _ONE = np.uint64(1)
+_ROW = np.uint64(6)  # of LANES elements
 _SAME = np.float32(1)
 _AHEAD = 1 << 15
 LINE = 16
 SAMPLED = 8192
+_SAMPLES_AHEAD = 16
 
 
 @kernel
@@ -71,12 +74,15 @@ def select_scopes(
         for at in range(0, size, BLOCK):
             n = min(BLOCK, size - at)
             given, begin = single(values, start + at, n, kind, room)
-            done = _add_and_raise(given, begin, weight, residual, start + at, n, has_residual, top, lanes, at)
+            done = _add_and_raise(
+                given, begin, weight, residual, start + at, n, has_residual, top, lanes, at,
+                values, size if size <= _AHEAD else 0,
+            )  # fmt: skip
             if done < n:
                 return scope, at + done
-        least = threshold_of(top, lanes, MAGNITUDE, keep) if lanes else np.uint32(0)
+        least = lower_bound(top, lanes, MAGNITUDE, keep, keep // _SLACK) if lanes else np.uint32(0)
         # Of those that equal a lower bound no more can be kept than are to be kept.
-        n = _gather_scope(bits, start, size, least, keep, bases[scope], found, words, values, residual)
+        n = _gather_scope(bits, start, size, least, keep, bases[scope], found, words, residual)
         end = out + keep
         keep_largest(found, words, n, MAGNITUDE, keep, found_out[out:end], words_out[out:end])
         if decay != _SAME:
@@ -86,12 +92,14 @@ def select_scopes(
 
 
 @kernel
-def _lane(at: int, lanes: int) -> int:
+def _lane(at: Any, lanes: int, rows: Any) -> Any:
     """Where 64 elements from `at` on begin among the lanes: each row of lanes begins 64 later than the last.
 
     In a weight's gradient the large elements stand in columns, which would else fall into few lanes.
+    `lanes` is 2^`rows`: a division would take as long as the sum does.
     """
-    return (at + at // lanes * LANES) & (lanes - 1)
+    place = np.uint64(at)
+    return np.int64((place + ((place >> rows) << _ROW)) & np.uint64(lanes - 1))
 
 
 @kernel
@@ -106,22 +114,29 @@ def _add_and_raise(
     top: Any,
     lanes: int,
     at: int,
+    source: Any,
+    ahead: int,
 ) -> int:
     """u of n elements into `residual`; top[l] <- the largest magnitude at positions l modulo `lanes`, if any.
 
-    `begin`, `start`: their places in the arrays; `at`: that in the scope. Returns how many were written.
+    `begin`, `start`: their places in the arrays; `at`: that in the scope. Memory is asked for what in
+    `source`, the fragment's values, is `ahead`, if that is not 0. Returns how many were written.
     """
     bits = residual.view(np.uint32)
     whole = n // LANES * LANES
+    rows = trailing_zeros(np.uint64(lanes))
     for i in range(0, whole, LANES):
+        if ahead > 0:
+            for line in range(ahead, ahead + LANES, LINE):
+                prefetch(source, start + i + line)
         if add_lanes(values, begin + i, weight, residual, start + i, adds) != 0:
             return i
         if lanes > 0:
-            raise_lanes(top, _lane(at + i, lanes), bits, start + i, MAGNITUDE)
+            raise_lanes(top, _lane(at + i, lanes, rows), bits, start + i, MAGNITUDE)
     if not add_few(values, begin + whole, weight, residual, start + whole, n - whole, adds):
         return whole
     if lanes > 0:
-        first = _lane(at + whole, lanes)
+        first = _lane(at + whole, lanes, rows)
         for i in range(n - whole):
             top[first + i] = max(top[first + i], np.uint32(bits[start + whole + i] & MAGNITUDE))
     return n
@@ -137,10 +152,9 @@ def _gather_scope(
     base: int,
     found: Any,
     words: Any,
-    values: Any,
     residual: Any,
 ) -> Any:
-    """`gather_reaching` of one scope; meanwhile memory is asked for the next, most often just behind it.
+    """`gather_reaching` of one scope; meanwhile memory is asked for the residual behind it.
 
     The loop stands in three kernels: called for every 64 elements it is slower.
     """
@@ -152,7 +166,6 @@ def _gather_scope(
     for at in range(start, whole, LANES):
         if ahead:
             for line in range(size, size + LANES, LINE):
-                prefetch(values, at + line)
                 prefetch(residual, at + line)
         hits = reach(bits, at, MAGNITUDE, bound)
         while hits != 0:
@@ -189,17 +202,27 @@ def sample(
     u = np.empty(BLOCK, np.float32)
     bits = u.view(np.uint32)
     n = 0
-    for at in range(0, len(values), SAMPLED):
-        lines = min(SAMPLED, len(values) - at) // LINE
-        if lines == 0:
-            break
-        mixed = ((first + at // SAMPLED) * 0x9E3779B1) & 0xFFFFFFFF
-        begin = at + (mixed >> 16) % lines * LINE
-        add(values[begin : begin + LINE], kind, weight, residual[begin : begin + LINE], has_residual, u)
-        for j in range(LINE):
-            out[n] = bits[j] & MAGNITUDE
-            n += 1
+    count = (len(values) + SAMPLED - LINE) // SAMPLED
+    for i in range(-_SAMPLES_AHEAD, count):
+        if i + _SAMPLES_AHEAD < count:
+            begin = _sampled_at(i + _SAMPLES_AHEAD, first, len(values))
+            prefetch(values, begin)
+            prefetch(residual, begin)
+        if i >= 0:
+            begin = _sampled_at(i, first, len(values))
+            add(values[begin : begin + LINE], kind, weight, residual[begin : begin + LINE], has_residual, u)
+            for j in range(LINE):
+                out[n] = bits[j] & MAGNITUDE
+                n += 1
     return n
+
+
+@kernel
+def _sampled_at(i: int, first: int, numel: int) -> int:
+    """Where the 16 neighbours of a range's 8,192 number `i` begin."""
+    lines = min(SAMPLED, numel - i * SAMPLED) // LINE
+    mixed = ((first + i) * 0x9E3779B1) & 0xFFFFFFFF
+    return i * SAMPLED + (mixed >> 16) % lines * LINE
 
 
 @kernel

@@ -70,8 +70,9 @@ def warm(kind: int, dtype: type[np.integer]) -> None:
     )
     counter.draw_scopes(word, word, index, size, size, index, found[:_FEW])
     rank.threshold_of(words, _FEW, rank.ALL_BITS, 1)
-    rank.keep_above(found, words, _FEW, add.MAGNITUDE, rank.count_above(words, _FEW, rank.ALL_BITS, word), 0,
-                    found, words)  # fmt: skip
+    rank.gather_below(words, _FEW, add.MAGNITUDE, word, words)
+    rank.counts(words, _FEW, add.MAGNITUDE, word)
+    rank.keep_above(found, words, _FEW, add.MAGNITUDE, word, 0, found, words)
     found = np.arange(_FEW, dtype=dtype)
     form, width = forms.AS_INT8, _FEW
     write.write_dense(

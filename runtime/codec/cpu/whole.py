@@ -7,7 +7,7 @@ thresholds follow; the last one takes all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from math import sqrt
 
@@ -59,7 +59,7 @@ class WholeSelection:
             if not self._finite:
                 return False
             if sum(len(found) for found, _ in parts) >= self._plan.count:
-                self._keep(parts, found_out, words_out)
+                self._keep(parts, self._upper(sample), found_out, words_out)
                 return True
             spare *= _LOWER
 
@@ -81,6 +81,15 @@ class WholeSelection:
         if wanted >= n:
             return np.uint32(0)
         return np.uint32(rank.threshold_of(sample, n, rank.ALL_BITS, max(1, wanted)))
+
+    def _upper(self, sample: np.ndarray) -> np.uint32:
+        """A magnitude that a few less than are kept should reach; the largest there is without a sample."""
+        n = len(sample) - rank.LANES
+        expected = n * self._plan.count / self._plan.numel
+        wanted = int(min(expected / _SPARE, expected - _DEVIATIONS * sqrt(expected)))
+        if wanted < 1:
+            return add.MAGNITUDE
+        return np.uint32(rank.threshold_of(sample, n, rank.ALL_BITS, wanted))
 
     def _sample(self) -> np.ndarray:
         """Magnitudes of a small share of the elements, and a pad."""
@@ -125,26 +134,67 @@ class WholeSelection:
         run([partial(some, number, at) for number, at in enumerate(self._cuts)])
         return [part for result in results for part in result]
 
-    def _keep(self, parts: list[Candidates], found_out: np.ndarray, words_out: np.ndarray) -> None:
+    def _keep(
+        self, parts: list[Candidates], upper: np.uint32, found_out: np.ndarray, words_out: np.ndarray
+    ) -> None:
         """The largest of the candidates: a threshold over all, then each part on its own."""
-        count = self._plan.count
-        words = np.concatenate([*(words[: len(found)] for found, words in parts), _PAD])
-        n = len(words) - len(_PAD)
-        least = rank.threshold_of(words, n, add.MAGNITUDE, count)
-        del words
-        above = [rank.count_above(words, len(found), add.MAGNITUDE, least) for found, words in parts]
-        left, at, tasks = count - sum(above), 0, []
-        for (found, words), more in zip(parts, above, strict=True):
-            ties = min(left, int(np.count_nonzero((words[: len(found)] & add.MAGNITUDE) == least)))
-            mine = slice(at, at + more + ties)
-            tasks.append(
-                partial(rank.keep_above, found, words, len(found), add.MAGNITUDE, least, ties,
-                        found_out[mine], words_out[mine])
-            )  # fmt: skip
-            left, at = left - ties, mine.stop
-        run([partial(_each, tasks[i :: threads()]) for i in range(threads())])
+        left, at = self._plan.count, 0
+        least = _least(parts, upper, left)
+        counts = [(0, 0)] * len(parts)
+        places = [(0, 0, 0)] * len(parts)  # where each part's begin and end, and how many equal the threshold
+
+        def count(i: int) -> None:
+            found, words = parts[i]
+            counts[i] = rank.counts(words, len(found), add.MAGNITUDE, least)
+
+        def keep(i: int) -> None:
+            (found, words), (begin, end, ties) = parts[i], places[i]
+            rank.keep_above(
+                found,
+                words,
+                len(found),
+                add.MAGNITUDE,
+                least,
+                ties,
+                found_out[begin:end],
+                words_out[begin:end],
+            )
+
+        _share_out(count, len(parts))
+        left -= sum(above for above, _ in counts)
+        for i, (above, equal) in enumerate(counts):
+            ties = min(left, equal)
+            places[i] = at, at + above + ties, ties
+            left, at = left - ties, at + above + ties
+        _share_out(keep, len(parts))
 
 
-def _each(tasks: Sequence[Callable[[], None]]) -> None:
-    for task in tasks:
-        task()
+def _least(parts: list[Candidates], upper: np.uint32, count: int) -> np.uint32:
+    """What the `count` largest of all candidates reach, as `rank.threshold_of` has it.
+
+    Args:
+        upper: fewer than `count` should reach it, but most of those; then only the others need looking at.
+    """
+    others = [_PAD] * len(parts)
+
+    def below(i: int) -> None:
+        found, words = parts[i]
+        out = np.empty(len(found), np.uint32)
+        others[i] = out[: rank.gather_below(words, len(found), add.MAGNITUDE, upper, out)]
+
+    _share_out(below, len(parts))
+    missing = count - sum(len(found) - len(other) for (found, _), other in zip(parts, others, strict=True))
+    if missing <= 0:
+        others, missing = [words[: len(found)] for found, words in parts], count
+    words = np.concatenate([*others, _PAD])
+    return np.uint32(rank.threshold_of(words, len(words) - len(_PAD), add.MAGNITUDE, missing))
+
+
+def _share_out(work: Callable[[int], None], count: int) -> None:
+    """Call work(0) to work(count - 1), each thread its share of them."""
+
+    def some(first: int) -> None:
+        for i in range(first, count, threads()):
+            work(i)
+
+    run([partial(some, first) for first in range(min(count, threads()))])

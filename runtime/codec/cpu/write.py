@@ -11,7 +11,10 @@ import numpy as np
 from runtime.codec.cpu.add import NOT_FINITE, add
 from runtime.codec.cpu.forms import AS_FP16, BITS, RUN
 from runtime.codec.cpu.kernel import kernel
+from runtime.codec.cpu.lowlevel import prefetch
 from runtime.codec.cpu.quantize import flush, scale_of, write_scale, write_values
+
+_AHEAD = 64
 
 
 @kernel
@@ -132,7 +135,10 @@ def write_item(
                     position = np.int64(found[i])
                     while position >= ends[span]:
                         span += 1
-                    residual[position + shifts[span]] = np.float32(x[i] - c[i - at]) * decay
+                    if i + _AHEAD < n:
+                        prefetch(residual, np.int64(found[i + _AHEAD]) + shifts[span])
+                    place = np.uint64(position + shifts[span])
+                    residual[place] = np.float32(x[i] - c[i - at]) * decay
     flush(packer, data, (begin + n) * BITS[form] // 8)
 
 
