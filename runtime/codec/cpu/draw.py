@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -18,8 +18,13 @@ _MASK = 0xFFFFFFFF
 def counter_key(plan: SectionPlan, key: Key, *, rounding: bool) -> tuple[np.uint32, np.uint32]:
     """The two words that a section's draws depend on (`geosim.policy.maths.counter`)."""
     parts = (ROUNDING if rounding else POSITIONS, key.seed, key.round, key.fragment, key.shard, plan.number)
+    return _words((*parts, key.site) if rounding else parts)
+
+
+@lru_cache(maxsize=1024)  # each item of a section asks
+def _words(parts: tuple[int, ...]) -> tuple[np.uint32, np.uint32]:
     first = 0
-    for part in (*parts, key.site) if rounding else parts:
+    for part in parts:
         first = _mix(((first + 0x9E3779B9) & _MASK) ^ (int(part) & _MASK))
     return np.uint32(first), np.uint32(_mix(first ^ 0x5BD1E995))
 

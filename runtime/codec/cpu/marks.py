@@ -9,7 +9,7 @@ import numpy as np
 
 from runtime.codec.cpu import positions
 from runtime.codec.cpu.plan import SectionPlan
-from runtime.codec.cpu.workers import threads
+from runtime.codec.workers import threads
 
 _WORDS = 1 << 10
 

@@ -13,6 +13,7 @@ from runtime.codec.bits import packed_bytes
 from runtime.codec.cpu.forms import AS_FP16, NAMES, RUN
 
 ITEM = 1 << 15
+_STREAMED_ITEM = 1 << 18
 LARGE = 1 << 20
 
 
@@ -82,7 +83,9 @@ class SectionPlan:
 
     def items(self) -> list[tuple[int, int]]:
         """Ranges of travelling values: whole groups, and multiples of 8 but for the last."""
-        step = max(8, ITEM // self.width // 8 * 8) * self.width if self.form > AS_FP16 else ITEM
+        # Dense ones are streamed through; what is selected should stay in a cache.
+        size = ITEM if self.sparse or self.wide else _STREAMED_ITEM
+        step = max(8, size // self.width // 8 * 8) * self.width if self.form > AS_FP16 else size
         return [(begin, min(self.count, begin + step)) for begin in range(0, self.count, step)]
 
     def scopes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
