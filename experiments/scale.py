@@ -124,7 +124,7 @@ def figure(
 
 def _per_window(topology: str, sites: int, gpus: int, interval: int) -> float:
     problem = build(scenario_of(topology, sites, gpus), policy_of(topology, interval))
-    windows = max(10, _TRANSFERS // len(problem.routes))
+    windows = max(100, _TRANSFERS // len(problem.routes))
     took = median(measure(topology, sites, gpus, interval, windows) for _ in range(3))
     return took / (windows + warm_up(problem))
 
