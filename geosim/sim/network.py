@@ -8,8 +8,8 @@ way). A link may have another for the way back: its flows stream at another rate
 one, from its first byte's leaving to its last byte's. Bytes are on the wire.
 
 Flows that share links, directly or through others, have one alarm, for the first of them whose part is over;
-a flow that meets no other goes through its bursts at once and has one alarm, at its end. What happens at one
-instant is followed by one new sharing, of the flows that it concerns.
+a flow that meets no other goes through its bursts at once and has one alarm, at its mark or
+its end. What happens at one instant is followed by one new sharing, of the flows that it concerns.
 """
 
 import math
@@ -127,12 +127,19 @@ class Flow:
         self.since = now
         return moved
 
-    def is_through(self, now: float) -> bool:
-        """Let a flow whose part is over move on; whether the whole transfer is."""
-        tiny = _TINY_BYTES + self.rate * _TINY_SHARE_OF_TIME * (1 + now)
-        if self.mark is not None and self.left - self.mark_left <= tiny:
+    def reach_mark(self, now: float) -> None:
+        """Fire the mark if what it stands for has left."""
+        if self.mark is not None and self.left - self.mark_left <= self._tiny(now):
             self.mark.succeed()
             self.mark = None
+
+    def _tiny(self, now: float) -> float:
+        """Bytes that are as good as none."""
+        return _TINY_BYTES + self.rate * _TINY_SHARE_OF_TIME * (1 + now)
+
+    def is_through(self, now: float) -> bool:
+        """Let a flow whose part is over move on; whether the whole transfer is."""
+        tiny = self._tiny(now)
         if self.left <= tiny:
             return True
         if self.paused_until >= 0:
@@ -153,7 +160,7 @@ class Flow:
             return self.paused_until
         self.rate = rate
         ahead = min(self.left, self.burst)
-        if self.mark is not None and self.left > self.mark_left:
+        if self.mark is not None and not self.alone and self.left > self.mark_left:
             ahead = min(ahead, self.left - self.mark_left)
         return self.since + ahead / rate if rate > 0 else math.inf
 
@@ -268,11 +275,11 @@ class Network:
         for link in route:
             meets = meets or bool(self._on[link])
             self._on[link][flow] = None
-        if meets or mark is not None or self.observe is not None:
+        if meets or self.observe is not None:
             self._change((flow,))
         else:
             flow.alone = True
-            self._set_alarm([flow], _time_alone(size_bytes, ramp, rate, flow.is_opposed))
+            self._set_alarm([flow], _time_alone(size_bytes - flow.mark_left, ramp, rate, flow.is_opposed))
         return flow.done
 
     def _oppose(self, link: int, is_opposed: bool) -> None:
@@ -330,6 +337,7 @@ class Network:
         moved = self._moved(flow)
         for link in flow.route:
             self.carried[link] += moved
+        flow.reach_mark(self.env.now)
 
     def _change(self, flows: Iterable[Flow]) -> None:
         """Share anew between some flows and all that they meet, once all else of this instant is done."""
@@ -373,11 +381,9 @@ class Network:
             if flow.alarm is not None and flow.alarm.callbacks is not None:
                 flow.alarm.callbacks.clear()
             flow.alone = False
-        if len(flows) == 1 and flows[0].mark is None and self.observe is None:
-            only, ahead = flows[0], copy(flows[0])
-            only.alone = True
-            ahead.run(self._narrowest(only.route), math.inf)
-            self._set_alarm(flows, ahead.since - now)
+        if len(flows) == 1 and self.observe is None:
+            flows[0].alone = True
+            self._look_ahead(flows[0])
             return
         moving = [f for f in flows if f.paused_until < 0]
         rates = max_min_rates(
@@ -386,6 +392,15 @@ class Network:
         ends = [f.part_ends(rate) for f, rate in zip(moving, rates, strict=True)]
         ends += [f.part_ends(0.0) for f in flows if f.paused_until >= 0]
         self._set_alarm(flows, min(ends) - now)
+
+    def _look_ahead(self, flow: Flow) -> None:
+        """Set the alarm of a flow that meets no other: at its mark, or at its end."""
+        ahead = copy(flow)
+        if ahead.mark is not None:
+            ahead.mark = None
+            ahead.left -= ahead.mark_left
+        ahead.run(self._narrowest(flow.route), math.inf)
+        self._set_alarm([flow], ahead.since - self.env.now)
 
     def _set_alarm(self, flows: list[Flow], delay_s: float) -> None:
         if delay_s == math.inf:
@@ -397,11 +412,15 @@ class Network:
 
     def _on_alarm(self, alarm: simpy.Event) -> None:
         flows = cast(list[Flow], alarm.value)
-        if flows[0].alone:
-            self._end(flows[0])
+        alone = flows[0] if flows[0].alone else None
+        if alone is not None and alone.mark is None:
+            self._end(alone)
             return
         for flow in flows:
             self._advance(flow)
+        if alone is not None:
+            self._look_ahead(alone)
+            return
         now = self.env.now
         through = [flow for flow in flows if flow.is_through(now)]
         for flow in through:

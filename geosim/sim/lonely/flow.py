@@ -70,10 +70,7 @@ def part_ends(f: Any, rate: float) -> float:
         f.speed = 0.0
         return f.paused
     f.speed = rate
-    ahead = min(f.left, f.burst)
-    if f.has_mark and f.left > f.mark_left:
-        ahead = min(ahead, f.left - f.mark_left)
-    return f.since + ahead / rate
+    return f.since + min(f.left, f.burst) / rate
 
 
 @inner

@@ -11,11 +11,7 @@ import numpy as np
 
 from geosim.sim.lonely.compiled import Array, compiled, inner
 from geosim.sim.lonely.flow import (
-    advance,
     begin_round,
-    cap,
-    is_through,
-    part_ends,
     run,
     tiny_bytes,
     window_after,
@@ -59,12 +55,17 @@ def _draw(links: Array, normals: Array, link: int) -> float:
 @inner
 def _move(f: Any, now: float) -> None:
     before = f.left
-    if f.is_alone:
-        run(f, now)
-        moved = before - f.left
-    else:
-        moved = advance(f, now)
-    f.carried += moved
+    run(f, now)
+    f.carried += before - f.left
+
+
+@inner
+def _advance(links: Array, queue: Array, counts: Array, link: int, now: float) -> None:
+    f = links[link]
+    _move(f, now)
+    if f.has_mark and f.left - f.mark_left <= tiny_bytes(f, now):
+        f.has_mark = 0
+        add_now(queue, counts, now, MARKED, link, f.mark_place)
 
 
 @inner
@@ -76,18 +77,20 @@ def _change(transfers: Array, counts: Array, k: int) -> None:
 
 
 @inner
-def _oppose(links: Array, transfers: Array, counts: Array, link: int, is_opposed: int, now: float) -> None:
+def _oppose(
+    links: Array, transfers: Array, queue: Array, counts: Array, link: int, is_opposed: int, now: float
+) -> None:
     if link < 0:
         return
     f = links[link]
     if f.on >= 0 and f.opposed != f.stream:
-        _move(f, now)
+        _advance(links, queue, counts, link, now)
         f.is_opposed = is_opposed
         _change(transfers, counts, f.on)
 
 
 @inner
-def _share_all(links: Array, transfers: Array, heap: Array, counts: Array, now: float) -> None:
+def _share_all(links: Array, transfers: Array, heap: Array, queue: Array, counts: Array, now: float) -> None:
     changed = counts[CHANGED]
     counts[CHANGED] = 0
     for i in range(changed):
@@ -95,45 +98,30 @@ def _share_all(links: Array, transfers: Array, heap: Array, counts: Array, now: 
         transfers[k].is_changed = 0
         link = transfers[k].link
         if links[link].on == k:
-            _share(links, heap, counts, link, now)
+            _advance(links, queue, counts, link, now)
+            _look_ahead(links, heap, counts, link, now)
 
 
 @inner
-def _share(links: Array, heap: Array, counts: Array, link: int, now: float) -> None:
-    f = links[link]
-    _move(f, now)
-    f.is_alone = 0
-    if f.has_mark:
-        end = part_ends(f, f.flows * min(cap(f) / f.flows, f.rate / f.flows))
-    else:
-        end = _looking_ahead(links, link, f.since)
-        f.is_alone = 1
-    set_alarm(links, heap, counts, link, now + max(0.0, end - now))
-
-
-@inner
-def _looking_ahead(links: Array, link: int, now: float) -> float:
-    """When a transfer will be through that began its round before `now`, if nothing changes."""
+def _look_ahead(links: Array, heap: Array, counts: Array, link: int, now: float) -> None:
     links[-1] = links[link]
     ahead = links[-1]
+    if ahead.has_mark:
+        ahead.has_mark = 0
+        ahead.left -= ahead.mark_left
     run(ahead, math.inf)
-    return ahead.since
+    set_alarm(links, heap, counts, link, now + max(0.0, ahead.since - now))
 
 
 @inner
-def _on_alarm(links: Array, transfers: Array, queue: Array, counts: Array, link: int, now: float) -> None:
-    f = links[link]
-    if f.is_alone:
+def _on_alarm(
+    links: Array, transfers: Array, heap: Array, queue: Array, counts: Array, link: int, now: float
+) -> None:
+    if links[link].has_mark:
+        _advance(links, queue, counts, link, now)
+        _look_ahead(links, heap, counts, link, now)
+    else:
         _end(links, transfers, queue, counts, link, now)
-        return
-    _move(f, now)
-    if f.has_mark and f.left - f.mark_left <= tiny_bytes(f, now):
-        f.has_mark = 0
-        add_now(queue, counts, now, MARKED, link, f.mark_place)
-    k = f.on
-    if is_through(f, now):
-        _end(links, transfers, queue, counts, link, now)
-    _change(transfers, counts, k)
 
 
 @inner
@@ -141,7 +129,7 @@ def _end(links: Array, transfers: Array, queue: Array, counts: Array, link: int,
     f = links[link]
     f.carried += f.left
     k, f.on = f.on, -1
-    _oppose(links, transfers, counts, f.back, 0, now)
+    _oppose(links, transfers, queue, counts, f.back, 0, now)
     add_now(queue, counts, now, LEFT, k, 0)
 
 
@@ -157,6 +145,7 @@ def _post(
     notices: Array,
     normals: Array,
     heap: Array,
+    queue: Array,
     counts: Array,
     site: int,
     now: float,
@@ -168,7 +157,7 @@ def _post(
         if back >= 0:
             links[back].silent = max(links[back].silent, now)
         notices[k].ready = now + _draw(links, normals, link)
-        _one_less(links, transfers, sites, notices, heap, counts, k, now)
+        _one_less(links, transfers, sites, notices, heap, queue, counts, k, now)
 
 
 @inner
@@ -178,12 +167,13 @@ def _ask(
     sites: Array,
     notices: Array,
     heap: Array,
+    queue: Array,
     counts: Array,
     k: int,
     now: float,
 ) -> None:
     transfers[k].asked = now
-    _one_less(links, transfers, sites, notices, heap, counts, k, now)
+    _one_less(links, transfers, sites, notices, heap, queue, counts, k, now)
 
 
 @inner
@@ -193,6 +183,7 @@ def _one_less(
     sites: Array,
     notices: Array,
     heap: Array,
+    queue: Array,
     counts: Array,
     k: int,
     now: float,
@@ -204,12 +195,12 @@ def _one_less(
         if wait > 0:
             push(links, heap, counts, now + wait, START, k, 0)
         else:
-            _start(links, transfers, sites, heap, counts, k, now)
+            _start(links, transfers, sites, heap, queue, counts, k, now)
 
 
 @inner
 def _start(
-    links: Array, transfers: Array, sites: Array, heap: Array, counts: Array, k: int, now: float
+    links: Array, transfers: Array, sites: Array, heap: Array, queue: Array, counts: Array, k: int, now: float
 ) -> None:
     link = transfers[k].link
     w = links[link]
@@ -221,7 +212,7 @@ def _start(
         place.waits = 1
     if not w.is_busy and w.free <= now:
         w.is_busy = 1
-        _send(links, transfers, heap, counts, k, now)
+        _send(links, transfers, heap, queue, counts, k, now)
         return
     if not w.is_busy:
         w.is_busy = 1
@@ -234,18 +225,22 @@ def _start(
 
 
 @inner
-def _dequeue(links: Array, transfers: Array, heap: Array, counts: Array, link: int, now: float) -> None:
+def _dequeue(
+    links: Array, transfers: Array, heap: Array, queue: Array, counts: Array, link: int, now: float
+) -> None:
     w = links[link]
     k = w.head
     if k < 0:
         w.is_busy = 0
     else:
         w.head = transfers[k].following
-        _send(links, transfers, heap, counts, k, now)
+        _send(links, transfers, heap, queue, counts, k, now)
 
 
 @inner
-def _send(links: Array, transfers: Array, heap: Array, counts: Array, k: int, now: float) -> None:
+def _send(
+    links: Array, transfers: Array, heap: Array, queue: Array, counts: Array, k: int, now: float
+) -> None:
     link = transfers[k].link
     f = links[link]
     window = f.window
@@ -259,20 +254,18 @@ def _send(links: Array, transfers: Array, heap: Array, counts: Array, k: int, no
     f.left, f.since, f.speed, f.in_flight = f.payload, now, 0.0, min(window, f.limit)
     f.is_opposed = 1 if f.back >= 0 and links[f.back].on >= 0 else 0
     begin_round(f, now)
-    _oppose(links, transfers, counts, f.back, 1, now)
+    _oppose(links, transfers, queue, counts, f.back, 1, now)
     f.on = k
     whole = np.floor(f.held)
     place = f.sent + whole
     f.sent += 1
-    f.has_mark = 1 if place < f.load else 0
-    f.is_alone = 1 - f.has_mark
-    if f.has_mark:
-        f.mark_place = int(place)
-        f.mark_left = f.payload - (1.0 - (f.held - whole)) * f.payload
-        _change(transfers, counts, k)
-        return
+    f.has_mark, f.mark_left = 0, 0.0
     links[-1] = f
     ahead = links[-1]
+    if place < f.load:
+        f.has_mark, f.mark_place = 1, int(place)
+        f.mark_left = f.payload - (1.0 - (f.held - whole)) * f.payload
+        ahead.left -= f.mark_left
     ahead.since = ahead.round = 0.0
     run(ahead, math.inf)
     set_alarm(links, heap, counts, link, now + ahead.since)
@@ -303,16 +296,16 @@ def _happen(
     now: float,
 ) -> None:
     if what == ALARM:
-        _on_alarm(links, transfers, queue, counts, a, now)
+        _on_alarm(links, transfers, heap, queue, counts, a, now)
     elif what == LEFT:
         link = transfers[a].link
         links[link].silent = links[link].free = now
-        _dequeue(links, transfers, heap, counts, link, now)
+        _dequeue(links, transfers, heap, queue, counts, link, now)
         push(links, heap, counts, now + _draw(links, normals, link), ARRIVE, a, 0)
     elif what == ARRIVE:
         _close(sites, counts, transfers[a].target, now)
         for i in range(transfers[a].later, transfers[a].later_end):
-            _ask(links, transfers, sites, notices, heap, counts, lists[i], now)
+            _ask(links, transfers, sites, notices, heap, queue, counts, lists[i], now)
     elif what == MARKED:
         push(links, heap, counts, now + links[a].rtt, TAKE, a, b)
     elif what == TAKE:
@@ -322,9 +315,9 @@ def _happen(
         else:
             place.has_room = 1
     elif what == START:
-        _start(links, transfers, sites, heap, counts, a, now)
+        _start(links, transfers, sites, heap, queue, counts, a, now)
     else:
-        _dequeue(links, transfers, heap, counts, a, now)
+        _dequeue(links, transfers, heap, queue, counts, a, now)
 
 
 @inner
@@ -374,7 +367,7 @@ def play(
         next_event = now if is_now else (heap[1].at if counts[HEAP] else math.inf)
         soonest = min(next_call, next_event)
         if counts[CHANGED] and soonest > now:
-            _share_all(links, transfers, heap, counts, now)
+            _share_all(links, transfers, heap, queue, counts, now)
             continue
         if soonest > until or soonest == math.inf:
             break
@@ -389,13 +382,14 @@ def play(
                     notices[which[call]],
                     normals,
                     heap,
+                    queue,
                     counts,
                     site[call],
                     now,
                 )
             else:
                 for i in range(sites[site[call]].out_of, sites[site[call]].out_of_end):
-                    _ask(links, transfers, sites, mine, heap, counts, lists[i], now)
+                    _ask(links, transfers, sites, mine, heap, queue, counts, lists[i], now)
             call += 1
             continue
         event = heap[1]

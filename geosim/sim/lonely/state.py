@@ -21,7 +21,7 @@ _LAWS = {
 _KEPT = {"window": float, "silent": float, "free": float, "carried": float, "drawn": int}
 _FLOW = {
     "left": float, "burst": float, "since": float, "speed": float, "round": float, "paused": float,
-    "in_flight": float, "is_opposed": int, "mark_left": float, "has_mark": int, "is_alone": int,
+    "in_flight": float, "is_opposed": int, "mark_left": float, "has_mark": int,
 }  # fmt: skip
 _QUEUE = {
     "on": int, "is_busy": int, "head": int, "tail": int, "ready": int, "sent": int, "mark_place": int,
