@@ -23,7 +23,7 @@ from runtime.launch import emulate
 
 INTERVAL = 2
 STEPS = 16
-REPEATS, MOST_REPEATS = 3, 5
+REPEATS, MORE_REPEATS = 3, 2
 _AGREE = 0.2  # runs agree that cost so much more or less than their median
 _CALM = 0.25  # cores that other programs keep busy, at most
 
@@ -89,7 +89,7 @@ def calibrate(
     Args:
         kinds: all different.
         steps: of each run.
-        repeats: runs of each kind; more, up to `MOST_REPEATS`, where these were disturbed.
+        repeats: runs of each kind; up to `MORE_REPEATS` more where these were disturbed.
         data, seed: as for `runtime.launch.emulate`.
         progress: called with (step, steps, loss), over all runs.
 
@@ -117,7 +117,7 @@ def calibrate(
     for _ in range(repeats):
         for i in range(len(kinds)):
             measure(i)
-    for _ in range(repeats, MOST_REPEATS):
+    for _ in range(MORE_REPEATS):
         for i, row in enumerate(runs):
             if sum(map(_is_calm, row)) < repeats or not agree([cost(run) for run in _taken(row, repeats)]):
                 measure(i)

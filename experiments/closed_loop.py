@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from experiments.calibrate import Calibrated, Kind, calibrate
+from experiments.calibrate import REPEATS, Calibrated, Kind, calibrate
 from experiments.console import console, pace_seconds, progress_of, run_app, write_json
 from geosim.console import make_folder
 from geosim.errors import UsageError
@@ -49,6 +49,9 @@ def closed_loop(
     data: Annotated[str | None, typer.Option(help="text file or folder")] = None,
     out: Annotated[Path, typer.Option(help="where the results go")] = Path("out/closed_loop"),
     seed: Annotated[int, typer.Option(help="of parameters and data order")] = 0,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="co-located runs to measure; more if disturbed")
+    ] = REPEATS,
     as_json: Annotated[bool, typer.Option("--json", help="print the summary as JSON")] = False,
 ) -> None:
     """Simulate, choose, train for real over an emulated WAN, compare."""
@@ -64,7 +67,7 @@ def closed_loop(
     common: dict[str, Any] = {"data": data, "seed": seed}
 
     with progress_of("1/5 measure compute, co-located") as progress:
-        (measured,) = calibrate([Kind(world, base, pace_s)], progress=progress, **common)
+        (measured,) = calibrate([Kind(world, base, pace_s)], repeats=repeats, progress=progress, **common)
     (out / "calibration.yaml").write_text(measured.calibration.to_yaml())
     _say_calibration(measured)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from experiments.calibrate import Calibrated, Kind, calibrate
+from experiments.calibrate import REPEATS, Calibrated, Kind, calibrate
 from experiments.console import progress_of
 from experiments.load import Load
 from geosim.policy import SyncPolicy, policy_from_dict
@@ -194,10 +194,11 @@ GRID = (*_TWO, *_THREE, *_UNEQUAL, *_UNPACED)
 class Predictor:
     """Simulates points from co-located calibrations."""
 
-    def __init__(self, base: Scenario, pace_s: float | None, seed: int) -> None:
+    def __init__(self, base: Scenario, pace_s: float | None, seed: int, repeats: int = REPEATS) -> None:
         self._base = base
         self._pace_s = pace_s
         self._seed = seed
+        self._repeats = repeats
         self._known: list[tuple[Kind, Calibrated]] = []
 
     def prepare(self, points: Iterable[Point]) -> None:
@@ -209,7 +210,7 @@ class Predictor:
         if wanted:
             title = f"calibrate, co-located: {len(wanted)} kinds by turns"
             with progress_of(title) as progress:
-                found = calibrate(wanted, seed=self._seed, progress=progress)
+                found = calibrate(wanted, repeats=self._repeats, seed=self._seed, progress=progress)
             self._known += zip(wanted, found, strict=True)
 
     def calibration(self, point: Point) -> Calibrated:

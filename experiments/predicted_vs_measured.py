@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from experiments.calibrate import REPEATS
 from experiments.console import console, pace_seconds, run_app, write_json
 from experiments.points import FLAT, GRID, ONE, Point, Predictor, run_point
 from experiments.side_by_side import traces, write_both
@@ -67,6 +68,9 @@ def predicted_vs_measured(
     pace: Annotated[str, typer.Option(help="declared step time; 'none': as fast as it computes")] = "250 ms",
     windows: Annotated[int, typer.Option(help="windows of each run at least (and 20 steps)")] = 5,
     seed: Annotated[int, typer.Option(help="of parameters and data order")] = 0,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="co-located runs to measure a kind of point; more if disturbed")
+    ] = REPEATS,
     trace: Annotated[
         Path | None, typer.Option(help="of one point: a file for both runs, side by side, for Perfetto")
     ] = None,
@@ -110,7 +114,7 @@ def predicted_vs_measured(
     if not whole:
         _check_no_grid(folder)
     begun = time.perf_counter()
-    predictor = Predictor(base, pace_s, seed)
+    predictor = Predictor(base, pace_s, seed, repeats)
     predictor.prepare(points.values())
     rows: list[dict[str, Any]] = []
     report: dict[str, Any] = {}

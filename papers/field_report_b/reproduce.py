@@ -94,7 +94,14 @@ def _slices(scenario: Scenario) -> dict[str, float]:
 
 
 def _order(scenario: Scenario) -> dict[str, float]:
-    """B5: the largest layers that make up half of the bytes block, the rest follows a window later."""
+    """B5, and its counter-run: sites that come to each exchange together."""
+    alike = load_scenario("hongkong-siliconvalley", {"sites.0.accelerator": "H100"})
+    found = _half_first(scenario)
+    return {"B5": found["share"], **found, "alike": _half_first(alike)["share"]}
+
+
+def _half_first(scenario: Scenario) -> dict[str, float]:
+    """The largest layers that make up half of the bytes block, the rest follows a window later."""
     policy = load_policy("layerwise-8bit")
 
     def wait(**changes: object) -> float:
@@ -107,7 +114,7 @@ def _order(scenario: Scenario) -> dict[str, float]:
     # What is left where nothing blocks: sites wait for the slower one, whatever the link.
     late = wait(groups=[{"share": 0.0, "overlap": "blocking"}, {"share": 1.0, "overlap": delayed}])
     return {
-        "B5": (half - late) / (whole - late),
+        "share": (half - late) / (whole - late),
         "whole_s": whole,
         "half_s": half,
         "late_s": late,

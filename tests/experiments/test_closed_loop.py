@@ -25,7 +25,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.skipif(missing() is not None, reason="needs TUN devices and network namespaces")
 def test_the_loop_closes(tmp_path) -> None:
     out = tmp_path / "loop"
-    done = run("laptop", *TINY, "--steps", "8", "--pace", "60 ms", "--out", str(out))
+    done = run("laptop", *TINY, "--steps", "8", "--pace", "60 ms", "--repeats", "1", "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert {path.name for path in out.iterdir()} == FILES
     summary = json.loads((out / "summary.json").read_text())

@@ -170,7 +170,7 @@ def test_one_point_end_to_end(tmp_path) -> None:
     point = Point(2, 0.1, "int8", "blocking", "10 Mbit/s", "40 ms", congestion_control="bbr")
     done = run(
         "--interval", "2", "--ratio", "0.1", "--bandwidth", point.bandwidth, "--rtt", point.rtt,
-        "--congestion-control", "bbr", "--windows", "4", "--out", str(tmp_path), "--json",
+        "--congestion-control", "bbr", "--windows", "4", "--repeats", "1", "--out", str(tmp_path), "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
