@@ -135,8 +135,8 @@ def test_alike_sites_stay_in_step():
 def test_every_topology_sends_what_its_routes_say(topology):
     scenario, rule = world(5), policy(topology=topology)
     problem = build(scenario, rule)
-    # Where a run ends payloads are still leaving: as many as a whole number of its periods before, once it has
-    # settled into them, which a tree takes a hundred windows for.
+    # Where a run ends payloads are still leaving: as many as a whole number of its periods before, once it
+    # has settled into them, for which a tree takes a hundred windows.
     short, long = (simulate(scenario, rule, windows=windows) for windows in (120, 240))
     for link in problem.links:
         payloads = sum((t.source, t.target) == (link.source, link.target) for t in problem.routes)
