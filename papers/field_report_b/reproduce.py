@@ -94,7 +94,7 @@ def _slices(scenario: Scenario) -> dict[str, float]:
 
 
 def _order(scenario: Scenario) -> dict[str, float]:
-    """B5, and its counter-run: sites that come to each exchange together."""
+    """B5, also for sites that come to each exchange together."""
     alike = load_scenario("hongkong-siliconvalley", {"sites.0.accelerator": "H100"})
     found = _half_first(scenario)
     return {"B5": found["share"], **found, "alike": _half_first(alike)["share"]}
