@@ -121,7 +121,7 @@ class SocketEnd:
         watcher = threading.Thread(target=sample)
         if self._trace:
             watcher.start()
-        for thread in threads:
+        for thread in reversed(threads):  # receivers wait for senders
             thread.start()
         for thread in threads:
             thread.join()
