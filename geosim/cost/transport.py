@@ -171,7 +171,7 @@ def wire_bytes(payload_bytes: float, link: WanLink) -> float:
     return payload_bytes / payload_share(link.mtu_bytes) / (1 - link.loss)
 
 
-class _Numbers:
+class Numbers:
     """What the laws use of an array namespace, for plain numbers: some ten times as fast as numpy on them."""
 
     asarray = staticmethod(lambda value, dtype=float: float(value))
@@ -181,9 +181,11 @@ class _Numbers:
     ceil = staticmethod(lambda value: float(math.ceil(value)))
     floor = staticmethod(lambda value: float(math.floor(value)))
     log2 = staticmethod(math.log2)
-    exp2 = staticmethod(math.exp2)
+    exp2 = staticmethod(lambda value: math.ldexp(1.0, int(value)))  # of whole numbers, exactly
     log = staticmethod(math.log)
     exp = staticmethod(math.exp)
+    max = staticmethod(lambda value: value)
+    all = staticmethod(lambda value: value)
 
 
 def namespace(*values: Any) -> Any:
@@ -191,7 +193,7 @@ def namespace(*values: Any) -> Any:
 
     Finite Python numbers alone have a namespace of their own; infinity has numpy's, whose rounding knows it.
     """
-    found: Any = _Numbers
+    found: Any = Numbers
     for value in values:
         if type(value) is float or type(value) is int:
             if not -math.inf < value < math.inf:
@@ -221,7 +223,7 @@ def window_restart(window: Any, idle_s: Any, initial: Any, rto_s: Any, restarts:
     """The window after `idle_s` of silence: halved for every `rto_s`, but not below `initial`."""
     xp = namespace(window, idle_s, initial, rto_s)
     halvings = xp.where(restarts, xp.floor(xp.maximum(idle_s, 0.0) / rto_s), 0.0)
-    fallen = xp.maximum(window * 0.5 ** xp.minimum(halvings, 60.0), initial)
+    fallen = xp.maximum(window * xp.exp2(-xp.minimum(halvings, 60.0)), initial)
     return xp.minimum(fallen, window)
 
 
@@ -252,7 +254,8 @@ def slow_start(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any) 
         limit: of the window, bytes.
     """
     xp = namespace(size_bytes, rate, rtt_s, window, limit)
-    size, rate, rtt = (xp.asarray(value, dtype=float) for value in (size_bytes, rate, rtt_s))
+    size, rtt = xp.asarray(size_bytes, dtype=float), xp.asarray(rtt_s, dtype=float)
+    rate = xp.asarray(rate, dtype=float)
     full = xp.minimum(rate * rtt * (1 - 1e-12), limit)
     first = xp.where(full > 0, xp.minimum(window, limit), 1.0)
     most = xp.maximum(xp.ceil(xp.log2(xp.maximum(full, first) / first)), 0.0)
@@ -264,6 +267,9 @@ def slow_start(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any) 
     head = xp.where(limit >= rate * rtt, xp.minimum(left, rate * rtt), 0.0)
     burst = xp.where(need < most, left, head)
     return rounds * rtt + burst / rate, left - burst
+
+
+LAWS = (window_after, window_restart, slow_start, send_time)  # those of arrays of paths
 
 
 def time_under_loss(

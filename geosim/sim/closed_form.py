@@ -7,21 +7,25 @@ Written over array namespaces: a batch whose times, sizes or rates are JAX array
 derivatives under `jax.jvp`. Not under `jax.jit`: the walk ends once TCP's windows have settled.
 """
 
+import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from geosim.cost.transport import send_time, window_after, window_restart
 from geosim.sim.batch import TEXT, WALKED, Batch, Reason, batch_from
+from geosim.sim.cycles import Cycle, boundary, rows_of, streaming
 from geosim.sim.walk import walk
 
 __all__ = ["TEXT", "Batch", "Reason", "SteadyState", "batch_from", "steady_state"]
 
-_ROUNDS = 12
 _CHUNK = 16384  # rows at once: what they need fits a processor's cache
-_THREADS = 2  # numpy computes outside the interpreter's lock
+_MANY = 500_000  # rows that take arrays about as long as loading machine code
+_THREADS = len(os.sched_getaffinity(0))  # numpy and machine code run outside the interpreter's lock
+_KINDS = (*(float,) * 8, bool, np.int64)  # of the columns of a `SteadyState`
 
 
 @dataclass(frozen=True)
@@ -52,29 +56,46 @@ class SteadyState:
 
 def steady_state(batch: Batch) -> SteadyState:
     """The steady state of every policy of a batch."""
-    parts = [batch.take(slice(at, at + _CHUNK)) for at in range(0, len(batch), _CHUNK)]
-    if len(parts) == 1:
-        return _some(parts[0])
+    if batch.namespace is not np or len(batch) <= _CHUNK:
+        return _finished(batch, by_arrays(batch))
+    cycles = _in_machine_code() if len(batch) >= _MANY and find_spec("numba") is not None else by_arrays
+    out = SteadyState(*(np.empty(len(batch), dtype=kind) for kind in _KINDS))
+
+    def work(at: int) -> None:
+        rows = slice(at, at + _CHUNK)
+        part = batch.take(rows)
+        found = _finished(part, cycles(part))
+        for whole, values in zip(vars(out).values(), vars(found).values(), strict=True):
+            whole[rows] = values
+
     with ThreadPoolExecutor(_THREADS) as pool:
-        states = list(pool.map(_some, parts))
-    xp = batch.namespace
-    return SteadyState(
-        **{name: xp.concatenate([getattr(part, name) for part in states]) for name in vars(states[0])}
-    )
+        list(pool.map(work, range(0, len(batch), _CHUNK)))
+    return out
 
 
-def _some(b: Batch) -> SteadyState:
+def _in_machine_code() -> Callable[[Batch], Cycle]:
+    from geosim.sim.compiled_cycles import by_rows
+
+    return by_rows
+
+
+def by_arrays(b: Batch) -> Cycle:
+    """The cycle of every row, by arrays."""
+    row = rows_of(b)
+    found = boundary(row)
+    rows = np.flatnonzero(b.lag >= 0)
+    if len(rows):
+        parts = streaming(rows_of(b.take(rows)))
+        found = Cycle(*(_put(whole, rows, part) for whole, part in zip(found, parts, strict=True)))
+    return found
+
+
+def _finished(b: Batch, cycle: Cycle) -> SteadyState:
+    """What follows from the cycles, and from the walk where the closed form leaves it to that."""
     xp = b.namespace
-    streamed = b.lag >= 0
-    period, exchange, wait, settled = _boundary(b)
-    reason = b.reason.copy()
-    if streamed.any():
-        rows = np.flatnonzero(streamed)
-        *found, queue = _streaming(b.take(rows))
-        whole = (period, exchange, wait, settled)
-        period, exchange, wait, settled = (_put(w, rows, f) for w, f in zip(whole, found, strict=True))
-        reason[rows] = np.where((reason[rows] == 0) & queue, Reason.CONTENTION, reason[rows])
+    period, exchange, wait, settled, queues = cycle
     flat = ~np.isnan(b.flat_s)
+    reason = np.where((b.reason == 0) & queues, Reason.CONTENTION, b.reason)
     reason = np.where((reason == 0) & ~settled & ~flat, Reason.UNSETTLED, reason)
     if xp is np and reason.any():
         rows = np.flatnonzero(np.isin(reason, WALKED))
@@ -107,96 +128,3 @@ def _put(whole: Any, rows: np.ndarray, part: Any) -> Any:
         return whole.at[rows].set(part)
     whole[rows] = part
     return whole
-
-
-def _wire(b: Batch, f: int, window: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Fragment f's exchange from a given window, its receivers ready.
-
-    Returns:
-        seconds from entering the exchange to the last receipt; to the last byte's leaving; and the window
-        then.
-    """
-    xp = b.namespace
-    size, limit = b.size_bytes[:, f], b.window_limit[:, f]
-    used = size > 0
-    safe = xp.where(used, size, 1.0)
-    left = xp.zeros(len(b))
-    arrived = xp.zeros(len(b))
-    for hop in range(int(b.hops.max(initial=0))):
-        now = used & (hop < b.hops)
-        sending = send_time(safe, b.rate, b.rtt_s, window, limit, b.stream[:, f])
-        left = xp.where(now, arrived + sending, left)
-        arrived = xp.where(now, left + b.rtt_s / 2, arrived)
-        window = xp.where(now, window_after(xp.minimum(window, limit), safe, limit), window)
-    idle = b.hops == 0
-    return xp.where(idle | ~used, 0.0, arrived), left, window
-
-
-def _restart(b: Batch, f: int, window: np.ndarray, idle: np.ndarray) -> np.ndarray:
-    return b.namespace.asarray(window_restart(window, idle, b.window_first[:, f], b.rto_s, b.restarts))
-
-
-def _boundary(b: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Blocking, delayed and eager with one fragment: (window, exchange, wait, whether TCP settled).
-
-    A window takes the longest of three cycles: the site's own work; the worker, one exchange after another,
-    each half a round trip after the last, since the receivers' notices leave only then; and an exchange
-    between its sending and its use `delay` windows later.
-    """
-    xp = b.namespace
-    work = b.interval * b.steady_s + b.encode_s[:, 0]
-    own = work + b.after_s[:, 0]
-    window = b.window_first[:, 0]
-    settled = np.zeros(len(b), dtype=bool)
-    period, exchange = own, xp.zeros(len(b))
-    for _ in range(_ROUNDS):
-        arrived, left, after = _wire(b, 0, window)
-        wire = arrived + b.decode_s[:, 0]
-        again = wire + xp.where(b.hops > 0, b.rtt_s / 2, 0.0)
-        period = xp.maximum(xp.maximum(own, again), (own + wire) / (b.delay + 1))
-        notice = xp.where(own < again, again - wire - xp.where(b.delay == 0, own, 0.0), 0.0)
-        notice = xp.maximum(notice, 0.0)
-        exchange = wire + notice
-        last = xp.where(b.mutual, exchange, left + notice)
-        following = _restart(b, 0, after, period - last)
-        settled = following == window
-        if settled.all():
-            break
-        window = following
-    return period, exchange, period - own, settled
-
-
-def _streaming(b: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Staggered fragments: (cycle, exchange, wait, whether TCP settled, whether exchanges may queue).
-
-    Holds if every exchange is through before its result is due and before the next fragment leaves, or else
-    if results are due before the next fragment leaves, so that one exchange at a time is on the way.
-    """
-    xp = b.namespace
-    used = b.size_bytes > 0
-    count = used.sum(axis=1)
-    spacing = b.interval // count
-    order = [*range(1, b.size_bytes.shape[1]), 0]
-    free = b.lag * b.steady_s
-    window = b.window_first[:, 0]
-    wires = [b.decode_s[:, f] for f in range(len(order))]
-    waits = list(wires)
-    settled = np.zeros(len(b), dtype=bool)
-    for _ in range(_ROUNDS):
-        before = window
-        for f in order:
-            arrived, left, after = _wire(b, f, window)
-            wires[f] = arrived + xp.where(used[:, f], b.decode_s[:, f], 0.0)
-            waits[f] = xp.maximum(0.0, wires[f] - free) * used[:, f]
-            gap = spacing * b.steady_s + b.encode_s[:, f] + b.after_s[:, f] + waits[f]
-            last = xp.where(b.mutual, wires[f], left)
-            window = xp.where(used[:, f], _restart(b, f, after, gap - last), window)
-        settled = window == before
-        if settled.all():
-            break
-    wire, wait = xp.stack(wires, axis=1), xp.stack(waits, axis=1)
-    hidden = wire.max(axis=1) <= xp.minimum(b.lag, spacing) * b.steady_s
-    alone = b.lag < spacing
-    own = b.interval * b.steady_s + b.encode_s.sum(axis=1) + b.after_s.sum(axis=1)
-    waited = wait.sum(axis=1)
-    return own + waited, wire.sum(axis=1) / count, waited, settled, ~(hidden | alone)
