@@ -98,7 +98,8 @@ def simulator() -> Iterator[Row]:
     choose = seconds(lambda: tune(scenario), 3)
     yield "geosim simulate laptop, 1,000 windows, whole process", f"{whole:.2f} s, {peak:.0f} MB"
     yield "engine, two sites", f"{2000 / engine:,.0f} windows/s"
-    yield "closed form", f"{_POLICIES / closed / 1e6:.1f} million policies/s", "5.0 million/s"
+    rate = f"{_POLICIES / closed / 1e6:.1f} million policies/s"
+    yield "closed form, a million rows at once, K from 1 to 1,000", rate, "5.0 million/s"
     yield "tune laptop", f"{choose:.2f} s"
 
 

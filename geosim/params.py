@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from geosim.errors import UsageError
 
@@ -65,34 +66,39 @@ class ParamTable:
 
     def tensors(self) -> tuple[ParamSpec, ...]:
         """One entry a tensor: repeats written out, layer by layer, in model order."""
-        out: list[ParamSpec] = []
-        run: list[ParamSpec] = []
-
-        def flush() -> None:
-            # A run of specs with the same first layer and repeat is one block written `repeat` times.
-            if run:
-                first = run[0].layer or 0
-                for i in range(run[0].repeat):
-                    for p in run:
-                        name = p.name.replace("{layer}", str(first + i))
-                        out.append(ParamSpec(name, p.shape, p.dtype, first + i))
-                run.clear()
-
-        for p in self.params:
-            if run and (p.repeat != run[0].repeat or p.layer != run[0].layer):
-                flush()
-            if p.layer is not None and "{layer}" in p.name:
-                run.append(p)
-            else:
-                flush()
-                out.append(p)
-        flush()
-        return tuple(out)
+        return _written_out(self.params)
 
     def fingerprint(self) -> str:
         """A hash of names, shapes and dtypes, equal on every site that trains the same model."""
         rows = [(p.name, p.shape, p.dtype, p.layer) for p in self.tensors()]
         return hashlib.blake2b(json.dumps(rows).encode(), digest_size=8).hexdigest()
+
+
+@lru_cache(maxsize=16)  # a thousand for a large model, asked for by every policy of a search
+def _written_out(params: tuple[ParamSpec, ...]) -> tuple[ParamSpec, ...]:
+    out: list[ParamSpec] = []
+    run: list[ParamSpec] = []
+
+    def flush() -> None:
+        # A run of specs with the same first layer and repeat is one block written `repeat` times.
+        if run:
+            first = run[0].layer or 0
+            for i in range(run[0].repeat):
+                for p in run:
+                    name = p.name.replace("{layer}", str(first + i))
+                    out.append(ParamSpec(name, p.shape, p.dtype, first + i))
+            run.clear()
+
+    for p in params:
+        if run and (p.repeat != run[0].repeat or p.layer != run[0].layer):
+            flush()
+        if p.layer is not None and "{layer}" in p.name:
+            run.append(p)
+        else:
+            flush()
+            out.append(p)
+    flush()
+    return tuple(out)
 
 
 def table(rows: Iterable[tuple[str, tuple[int, ...]]], dtype: str = "fp32") -> ParamTable:
