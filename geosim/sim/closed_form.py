@@ -24,7 +24,7 @@ __all__ = ["TEXT", "Batch", "Reason", "SteadyState", "batch_from", "steady_state
 
 _CHUNK = 16384  # rows at once: what they need fits a processor's cache
 _MANY = 500_000  # rows that take arrays about as long as loading machine code
-_THREADS = len(os.sched_getaffinity(0))  # numpy and machine code run outside the interpreter's lock
+_THREADS = os.cpu_count() or 1  # numpy and machine code run outside the interpreter's lock
 _KINDS = (*(float,) * 8, bool, np.int64)  # of the columns of a `SteadyState`
 
 
