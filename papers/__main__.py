@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from geosim.console import run_quietly
 from papers.screen import Row, show
 
 _FOLDER = Path(__file__).parent
@@ -110,9 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 reasons.append(f"{claim.id}: {claim.reason.format_map(found)}")
     ending = f"{wrong} unlike marked" if wrong else "all as marked"
     reasons.append(f"{len(rows)} claims: {held} reproduced, {len(rows) - held} not reproduced, {ending}.")
-    print("\n".join(show(rows, reasons, shutil.get_terminal_size((_WIDTH, 24)).columns)))
+    print("\n".join(show(rows, reasons, shutil.get_terminal_size((_WIDTH, 24)).columns)), flush=True)
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_quietly(main, "papers"))
