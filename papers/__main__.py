@@ -5,7 +5,6 @@ claim and for every `{name}` in a reason: what a counter-run found. Exit status 
 reproduced fails, or one marked as not reproduced suddenly holds.
 """
 
-import argparse
 import importlib
 import shutil
 import sys
@@ -15,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geosim.console import run_quietly
+from geosim.errors import UsageError
+from papers.arguments import Arguments
 from papers.screen import Row, show
 
 _FOLDER = Path(__file__).parent
@@ -88,14 +89,12 @@ def read_claims(folder: Path) -> list[Claim]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check all sources, or those that are named."""
     names = [folder.name for folder in folders()]
-    parser = argparse.ArgumentParser(
-        "python -m papers", description="Hold published claims against this code."
-    )
+    parser = Arguments("python -m papers", description="Hold published claims against this code.")
     parser.add_argument("source", nargs="*", help=f"one of {', '.join(names)}; none: all")
     asked = parser.parse_args(arguments).source
     for name in asked:
         if name not in names:
-            parser.error(f"no source '{name}': use one of {', '.join(names)}")
+            raise UsageError(f"no source '{name}': use one of {', '.join(names)}")
     rows: list[Row] = []
     reasons, held, wrong = [], 0, 0
     for folder in folders():

@@ -109,3 +109,14 @@ def test_a_claim_unlike_its_mark_fails_the_command(monkeypatch, capsys, status: 
     out = capsys.readouterr().out
     assert "1 unlike marked" in out
     assert f" now {'not ' if status == 'reproduced' else ''}reproduced\n" in out
+
+
+@pytest.mark.parametrize("module", ["papers", "papers.streaming_diloco", "papers.roce_distance"])
+def test_a_wrong_argument_is_one_line(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--nope"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "--nope" in done.stderr
+    assert not done.stdout
