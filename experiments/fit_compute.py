@@ -5,15 +5,17 @@ replaces `geosim/cost/step/fitted.toml`, `--swap` fits to what is held out other
 rest. Needs scipy, which nothing else of the model does.
 """
 
-import argparse
 import datetime
+import sys
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from scipy.optimize import least_squares
 
+from geosim.console import run_quietly
 from geosim.cost.step.constants import FITTED_FILE, Constants
 from geosim.cost.step.step import step_time
+from papers.arguments import Arguments
 from papers.llm_foundry import rows as llm_foundry
 from papers.megatron_2021 import rows as megatron
 from papers.rows import Rows
@@ -120,7 +122,7 @@ def document(every: list[Table], known: Constants, today: datetime.date) -> str:
 
 def main() -> None:
     """Fit, print, and write if told to."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = Arguments("python -m experiments.fit_compute", description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help=f"replace {FITTED_FILE.name}")
     parser.add_argument("--swap", action="store_true", help="fit to the rows held out, hold out the others")
     arguments = parser.parse_args()
@@ -134,4 +136,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_quietly(main, "fit_compute"))

@@ -237,14 +237,20 @@ def plan(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """List the fastest parallelisms of a step inside each site that fit its memory."""
+    """List the fastest parallelisms of a step inside each site that fit its memory.
+
+    All degrees are varied but those that --set fixes, like
+    --set workload.parallel.tensor=8.
+    """
     from geosim.policy import load_policy
     from geosim.report import plans
+    from geosim.settings import split_settings
 
     world, changes = world_of(scenario, settings)
     if policy is None and changes:
         raise UsageError(f"--set policy.{next(iter(changes))}: needs --policy")
-    made = plans.make(world, None if policy is None else load_policy(policy, changes), count)
+    fixed = split_settings(settings or ())[0]
+    made = plans.make(world, None if policy is None else load_policy(policy, changes), count, fixed)
     if as_json:
         print_json(plans.data(world, made))
     else:

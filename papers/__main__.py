@@ -5,19 +5,21 @@ claim and for every `{name}` in a reason: what a counter-run found. Exit status 
 reproduced fails, or one marked as not reproduced suddenly holds.
 """
 
-import argparse
 import importlib
+import shutil
 import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+from geosim.console import run_quietly
+from geosim.errors import UsageError
+from papers.arguments import Arguments
+from papers.screen import Row, show
 
 _FOLDER = Path(__file__).parent
-_NARROWEST = 120  # columns
+_WIDTH = 120  # where no terminal says
 _ROUNDING = 1e-12  # what is below is rounding, and differs from machine to machine
 
 
@@ -47,7 +49,30 @@ class Claim:
         if self.relation != "about" and self.holds(ours):
             return ""
         off = ours - self.value
-        return f"{100 * off / abs(self.value):+.1f} %" if self.value else f"{off:+.3g} {self.unit}"
+        return (
+            f"{round(100 * off / abs(self.value), 1) + 0.0:+.1f} %"
+            if self.value
+            else f"{off:+.3g} {self.unit}"
+        )
+
+    def as_marked(self, ours: float) -> bool:
+        """Whether a claim that is marked as reproduced holds, and one that is not does not."""
+        return self.holds(ours) == (self.status == "reproduced")
+
+    def row(self, source: str, ours: float) -> Row:
+        """The claim beside our value."""
+        bound = "" if self.relation == "about" else f"{self.relation} "
+        found = f"< {_ROUNDING:g}" if 0 < abs(ours) < _ROUNDING else f"{ours:.4g}"
+        verdict = "reproduced" if self.holds(ours) else "not reproduced"
+        return Row(
+            source,
+            self.id,
+            self.text,
+            f"{bound}{self.value:g} {self.unit}".rstrip(),
+            f"{found} {self.unit}".rstrip(),
+            self.error(ours),
+            verdict if self.as_marked(ours) else f"now {verdict}",
+        )
 
 
 def folders() -> list[Path]:
@@ -64,43 +89,30 @@ def read_claims(folder: Path) -> list[Claim]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check all sources, or those that are named."""
     names = [folder.name for folder in folders()]
-    parser = argparse.ArgumentParser(
-        "python -m papers", description="Hold published claims against this code."
-    )
+    parser = Arguments("python -m papers", description="Hold published claims against this code.")
     parser.add_argument("source", nargs="*", help=f"one of {', '.join(names)}; none: all")
     asked = parser.parse_args(arguments).source
     for name in asked:
         if name not in names:
-            parser.error(f"no source '{name}': use one of {', '.join(names)}")
-    table = Table(box=None, pad_edge=False)
-    for head in ("claim", "", "published", "ours", "error", "verdict"):
-        table.add_column(head, justify="left" if head in ("claim", "", "verdict") else "right")
-    reasons, wrong = [], 0
+            raise UsageError(f"no source '{name}': use one of {', '.join(names)}")
+    rows: list[Row] = []
+    reasons, held, wrong = [], 0, 0
     for folder in folders():
         if asked and folder.name not in asked:
             continue
         found = importlib.import_module(f"papers.{folder.name}.reproduce").reproduce()
         for claim in read_claims(folder):
             ours = found[claim.id]
-            holds = claim.holds(ours)
-            as_marked = holds == (claim.status == "reproduced")
-            wrong += not as_marked
-            verdict = ("reproduced" if holds else "not reproduced") + ("" if as_marked else ", unlike marked")
-            published = (
-                f"{'' if claim.relation == 'about' else claim.relation + ' '}{claim.value:g} {claim.unit}"
-            )
-            rounding = 0 < abs(ours) < _ROUNDING
-            found_here = f"{f'< {_ROUNDING:g}' if rounding else f'{ours:.4g}'} {claim.unit}"
-            table.add_row(claim.id, claim.text, published, found_here, claim.error(ours), verdict)
+            held += claim.holds(ours)
+            wrong += not claim.as_marked(ours)
+            rows.append(claim.row(folder.name, ours))
             if claim.reason:
                 reasons.append(f"{claim.id}: {claim.reason.format_map(found)}")
-    console = Console(width=max(_NARROWEST, Console().width), highlight=False)
-    with console.capture() as capture:
-        console.print(table)
-        console.print("\n" + "\n".join(reasons))
-    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
+    ending = f"{wrong} unlike marked" if wrong else "all as marked"
+    reasons.append(f"{len(rows)} claims: {held} reproduced, {len(rows) - held} not reproduced, {ending}.")
+    print("\n".join(show(rows, reasons, shutil.get_terminal_size((_WIDTH, 24)).columns)), flush=True)
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_quietly(main, "papers"))

@@ -23,7 +23,6 @@ from geosim.errors import UsageError
 from geosim.scenario import Accelerator, Model, Site, Workload
 
 DEFAULT_MFU = 0.4
-_REPLICATED_BYTES = 16  # fp32 parameter, gradient and two moments
 
 
 @dataclass(frozen=True)
@@ -126,13 +125,16 @@ def site_compute_parts(workload: Workload, site: Site) -> dict[str, float]:
 
 
 def held_elements(workload: Workload, site: Site) -> float:
-    """Parameters an accelerator updates: as `parallel` has it; else all, or 1 / ranks if those do not fit."""
+    """Parameters an accelerator updates: as `parallel` has it; else its share, as with ZeRO 1, which sends no
+    byte more than an all-reduce does. Processors update all, as torch's DDP does.
+
+    Memory does not come into it: an accelerator with more of it is then never slower.
+    """
     numel = workload.model.param_table().numel
     if workload.parallel is not None:
         split = split_of(workload.parallel, workload, site.ranks)
         return float(held_parameters(shape_of(workload.model, workload.sequence), split, 1))
-    fits = numel * _REPLICATED_BYTES <= site.accelerator.memory_bytes
-    return float(numel) if fits else numel / site.ranks
+    return float(numel) if site.accelerator.is_processor else numel / site.ranks
 
 
 def replica_group(workload: Workload, site: Site) -> tuple[Site, float]:

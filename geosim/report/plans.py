@@ -1,5 +1,6 @@
 """The screen of `geosim plan`, and its plain data."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -8,6 +9,7 @@ from rich.text import Text
 from geosim.cost.compute import tokens_per_accelerator
 from geosim.cost.money import Money, money
 from geosim.cost.room import policy_bytes
+from geosim.cost.step.grid import FREE
 from geosim.cost.step.plan import Choice, Plan, plan
 from geosim.policy import SyncPolicy
 from geosim.report import words
@@ -16,18 +18,27 @@ from geosim.scenario import Scenario
 from geosim.units import SIZE, TIME, show
 
 
-def make(scenario: Scenario, policy: SyncPolicy | None, count: int) -> tuple[Plan, ...]:
+def make(
+    scenario: Scenario, policy: SyncPolicy | None, count: int, settings: Iterable[str] = ()
+) -> tuple[Plan, ...]:
     """One plan a site; sites that are alike but for their names share one.
+
+    Args:
+        scenario: what it states of a parallelism is varied.
+        policy: what room is left for.
+        count: of choices a site.
+        settings: paths of fields that a user has set: of a parallelism, those are not varied.
 
     Raises:
         UsageError: if nothing fits a site.
     """
+    fixed = [name for name in FREE if f"workload.parallel.{name}" in settings]
     kept = 0.0 if policy is None else policy_bytes(scenario, policy)
     made: dict[Any, list[str]] = {}
     for site in scenario.sites:
         made.setdefault(site.model_copy(update={"name": ""}), []).append(site.name)
     return tuple(
-        plan(scenario.workload, site.model_copy(update={"name": ", ".join(names)}), kept, count)
+        plan(scenario.workload, site.model_copy(update={"name": ", ".join(names)}), kept, count, fixed)
         for site, names in made.items()
     )
 

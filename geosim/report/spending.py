@@ -4,15 +4,17 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from geosim.cost.compute import flops_per_token
 from geosim.cost.money import money
 from geosim.cost.room import needs
 from geosim.policy import SyncPolicy
 from geosim.scenario import Scenario
-from geosim.units import SIZE, show
+from geosim.units import COMPUTE, SIZE, show
 
 
 def spending(scenario: Scenario, policy: SyncPolicy, result: Mapping[str, Any]) -> dict[str, Any]:
-    """`memory_bytes`, by site and by what it holds, where a parallelism is stated; `money` where prices are.
+    """`mfu` and `memory_bytes`, by site and by what it holds, where a parallelism is stated; `money` where
+    prices are.
 
     Args:
         result: `Result.to_dict` of the policy in the scenario.
@@ -20,6 +22,7 @@ def spending(scenario: Scenario, policy: SyncPolicy, result: Mapping[str, Any]) 
     out: dict[str, Any] = {}
     memory = needs(scenario, policy)
     if memory:
+        out["mfu"] = _mfu(scenario, result["tokens_per_s"])
         out["memory_bytes"] = memory
     if scenario.prices is not None:
         step = result["step_time_s"]["mean"]
@@ -31,6 +34,9 @@ def spending(scenario: Scenario, policy: SyncPolicy, result: Mapping[str, Any]) 
 def lines(scenario: Scenario, spent: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Rows of a screen, name and words; memory is that of the site with the least to spare."""
     out = []
+    if "mfu" in spent:
+        waiting = "with the WAN" if len(scenario.sites) > 1 else "in all"
+        out.append(("MFU", f"{100 * spent['mfu']:.3g} % of the accelerators' {_peaks(scenario)}, {waiting}"))
     if "memory_bytes" in spent:
         out.append(("memory", _memory(scenario, spent["memory_bytes"])))
     if "money" in spent:
@@ -45,6 +51,20 @@ def lines(scenario: Scenario, spent: Mapping[str, Any]) -> list[tuple[str, str]]
             )
         )
     return out
+
+
+def _mfu(scenario: Scenario, tokens_per_s: float) -> float:
+    """Model FLOPs of all sites over their peak: what is recomputed does not count, and all waiting does."""
+    work = scenario.workload
+    peak = sum(site.ranks * site.accelerator.peak_flops(work.precision) for site in scenario.sites)
+    return tokens_per_s * flops_per_token(work.model_copy(update={"recompute": False})) / peak
+
+
+def _peaks(scenario: Scenario) -> str:
+    """Their peak at the workload's precision, once each."""
+    precision = scenario.workload.precision
+    peaks = dict.fromkeys(site.accelerator.peak_flops(precision) for site in scenario.sites)
+    return f"{' and '.join(show(peak, COMPUTE) for peak in peaks)} in {precision}"
 
 
 def _memory(scenario: Scenario, needed: Mapping[str, Mapping[str, float]]) -> str:

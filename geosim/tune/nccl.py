@@ -26,6 +26,7 @@ CHANNELS = (1, 4, 8, 16, 32)
 SOCKETS = (1, 2, 4, 8, 16)
 ECN_CLASS = 106  # DSCP 26, and ECN's bits say that the sender answers marks
 _SLACK = 0.01
+_SAME = 5e-4
 _LATE = 1e-9
 _SOCKET_THREADS = 4
 _LARGE = 64 * MIB  # buffers beyond it are taken only where channels do not suffice
@@ -86,6 +87,14 @@ class _Case:
         """What a step takes with some settings put otherwise, in words."""
         took = self.took(nccl.model_copy(update=changes))
         return "cannot run" if took == float("inf") else f"takes {show(took, TIME)}"
+
+    def instead(self, nccl: Nccl, **changes: object) -> str:
+        """The same beside what a step takes as set, which may be up to a hundredth more."""
+        took, here = self.took(nccl.model_copy(update=changes)), self.took(nccl)
+        said = self.without(nccl, **changes)
+        if abs(took / here - 1) < _SAME:
+            return f"{said} too"
+        return f"{said}, so {show(here, TIME)}" if took > here else f"{said}, not 1 % less"
 
 
 def recommend(scenario: Scenario) -> Environment:
@@ -156,9 +165,8 @@ def _queue_s(link: WanLink) -> float:
 
 
 def _variables(case: _Case, nccl: Nccl) -> Iterable[Variable]:
-    here = show(case.took(nccl), TIME)
     if case.links:
-        yield from _across(case, nccl, here)
+        yield from _across(case, nccl)
     memory = max(2, nccl.min_channels) * nccl.buffer_size_bytes
     far = max(case.links, key=lambda w: w.bandwidth_bytes_per_s * w.rtt_s, default=None)
     why = "inside the site larger buffers gain less than 1 %"
@@ -170,17 +178,14 @@ def _variables(case: _Case, nccl: Nccl) -> Iterable[Variable]:
             f" memory for each peer, where {held}"
         )
     own = Nccl().buffer_size_bytes
-    size = case.without(nccl, buffer_size_bytes=own)
+    other, whose = own, ""
     if nccl.buffer_size_bytes == own:
-        size = "is the same with up to 1 % more or less"
-    yield Variable(
-        "NCCL_BUFFSIZE",
-        f"{nccl.buffer_size_bytes:.0f}",
-        f"{why}; with {show(own, SIZE)} a step {size}, so {here}",
-    )
+        other, whose = 2 * own, "NCCL's own; "
+    against = f"{whose}with {show(other, SIZE)} a step {case.instead(nccl, buffer_size_bytes=other)}"
+    yield Variable("NCCL_BUFFSIZE", f"{nccl.buffer_size_bytes:.0f}", f"{why}; {against}")
     if nccl.min_channels > 1:
-        fewer = case.without(nccl, min_channels=1)
-        yield Variable("NCCL_MIN_NCHANNELS", str(nccl.min_channels), f"with two a step {fewer}, so {here}")
+        fewer = case.instead(nccl, min_channels=1)
+        yield Variable("NCCL_MIN_NCHANNELS", str(nccl.min_channels), f"with two a step {fewer}")
     yield Variable(
         "TORCH_NCCL_ASYNC_ERROR_HANDLING",
         "1",
@@ -188,7 +193,7 @@ def _variables(case: _Case, nccl: Nccl) -> Iterable[Variable]:
     )
 
 
-def _across(case: _Case, nccl: Nccl, here: str) -> Iterable[Variable]:
+def _across(case: _Case, nccl: Nccl) -> Iterable[Variable]:
     """What goes with the WAN."""
     rdma = nccl.routed_rdma
     other = "tree" if nccl.algorithm == "ring" else "ring"
@@ -197,13 +202,12 @@ def _across(case: _Case, nccl: Nccl, here: str) -> Iterable[Variable]:
         scenario = case.scenario.model_copy(update={"nccl": nccl.model_copy(update={"algorithm": kind})})
         wan = make_wan(scenario, Calibration())
         share[kind] = max(wan.payload(*way, 1.0, scenario.ranks) for way in wan.ways)
-    yield Variable("NCCL_NET", "IB" if rdma else "Socket", _net_reason(case, nccl, here))
+    yield Variable("NCCL_NET", "IB" if rdma else "Socket", _net_reason(case, nccl))
     yield Variable(
         "NCCL_ALGO",
         nccl.algorithm.capitalize(),
-        f"a {nccl.algorithm} sends {share[nccl.algorithm]:.3g} bytes across a link for a byte of gradients,"
-        f" a {other} {share[other]:.3g}; with a {other} a step {case.without(nccl, algorithm=other)}, so"
-        f" {here}",
+        f"a {nccl.algorithm} sends {share[nccl.algorithm]:.3g} times the gradients across a link,"
+        f" a {other} {share[other]:.3g}; with a {other} a step {case.instead(nccl, algorithm=other)}",
     )
     low = ", ".join(f"with {p} a step {case.without(nccl, protocol=p)}" for p in ("LL", "LL128"))
     yield Variable(
@@ -239,9 +243,9 @@ def _across(case: _Case, nccl: Nccl, here: str) -> Iterable[Variable]:
     yield Variable("NCCL_NET_GDR_LEVEL", "PXB", _gdr_reason(case, nccl, far))
 
 
-def _net_reason(case: _Case, nccl: Nccl, here: str) -> str:
+def _net_reason(case: _Case, nccl: Nccl) -> str:
     if nccl.net == "ib":
-        return f"nccl.net is ib: over TCP a step {case.without(nccl, net='socket')}, so {here}"
+        return f"nccl.net is ib: over TCP a step {case.instead(nccl, net='socket')}"
     rdma = case.without(nccl, net="ib", gid_index=3)
     return f"nccl.net is socket: with the same over RDMA a step {rdma}; to ask for that, --set nccl.net=ib"
 
@@ -270,6 +274,15 @@ def _gdr_reason(case: _Case, nccl: Nccl, far: WanLink) -> str:
     )
 
 
+def _more_channels(case: _Case, nccl: Nccl) -> str:
+    """What more channels than NCCL's own would do."""
+    reason = f"with 4 a step {case.instead(nccl, min_channels=4)}"
+    slower = case.took(nccl.model_copy(update={"min_channels": 4})) > case.took(nccl)
+    if slower and case.links and not nccl.routed_rdma:
+        reason += ": more TCP flows both ways at once leave each other less of a link"
+    return reason
+
+
 def _left_alone(case: _Case, nccl: Nccl) -> Iterable[Variable]:
     yield Variable(
         "NCCL_NTHREADS", str(nccl.threads), "no copy inside an accelerator is slower than its link here"
@@ -280,15 +293,24 @@ def _left_alone(case: _Case, nccl: Nccl) -> Iterable[Variable]:
             "NCCL_IB_TC", "0", f"what is in flight fits path and buffer; with {ECN_CLASS} a step {same}"
         )
     if nccl.min_channels == 1:
-        yield Variable("NCCL_MIN_NCHANNELS", "", f"with 4 a step {case.without(nccl, min_channels=4)}")
+        yield Variable("NCCL_MIN_NCHANNELS", "", _more_channels(case, nccl))
     if case.links:
-        wide = _Case(with_bandwidth(case.scenario, _WIDE))
-        problem = build(wide.scenario, wide.policy)
-        assert problem.flat is not None
-        took = wide.without(nccl, buffer_size_bytes=nccl.buffer_size_bytes * _WIDE, sockets=SOCKETS[-1])
-        yield Variable(
-            "bucket_cap_mb",
-            "25",
-            f"DDP's own, no variable: {len(problem.flat.ready)} buckets wait for round trips one after"
-            f" another, so that on a link {_WIDE:g} times as wide a step still {took}",
-        )
+        yield Variable("bucket_cap_mb", "25", _bucket_reason(case, nccl))
+
+
+def _bucket_reason(case: _Case, nccl: Nccl) -> str:
+    """What is left of a step on a link so wide that only round trips count."""
+    wide = _Case(with_bandwidth(case.scenario, _WIDE))
+    problem = build(wide.scenario, wide.policy)
+    assert problem.flat is not None
+    settings = nccl.model_copy(
+        update={"buffer_size_bytes": nccl.buffer_size_bytes * _WIDE, "sockets": SOCKETS[-1]}
+    )
+    took, computes = wide.took(settings), max(site.steady_s for site in problem.sites)
+    left = f"on a link {_WIDE:g} times as wide a step still {wide.without(settings)}"
+    trips = (
+        f"DDP's own, no variable: {len(problem.flat.ready)} buckets wait for round trips one after another"
+    )
+    if took <= computes * (1 + _SLACK):
+        return f"{trips}, but behind compute: {left}, which is compute"
+    return f"{trips}: {left}, of which {show(computes, TIME)} compute"

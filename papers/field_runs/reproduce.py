@@ -64,6 +64,8 @@ def _sparse() -> dict[str, float]:
         "FR-T8-sync": 19 * templar8 / (500 * _MBIT),
         "t8_up": templar8 / (500 * _MBIT),
         "FR-T70-sync": 19 * templar70 / (500 * _MBIT),
+        "t8_peers": 12 / (templar8 / (500 * _MBIT)),
+        "t70_peers": 70 / (templar70 / (500 * _MBIT)),
         "t70_up": templar70 / (500 * _MBIT),
     }
 

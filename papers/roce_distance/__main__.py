@@ -1,15 +1,18 @@
 """`python -m papers.roce_distance`: what a ring is left with over distance, as a table and a figure."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from geosim.console import run_quietly
 from geosim.cost import ring, roce
 from geosim.report.style import CYCLE, drawing
 from geosim.scenario import Nccl, WanLink
 from geosim.units import BANDWIDTH, parse
+from papers.arguments import Arguments
 
 FIGURE = Path(__file__).resolve().parents[2] / "docs/figures/ring_over_distance.png"
 RATE = parse("100 Gbit/s", BANDWIDTH)
@@ -59,6 +62,13 @@ def draw(path: Path = FIGURE) -> None:
         ax.legend(fontsize=7)
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Table and figure."""
+    Arguments("python -m papers.roce_distance", description=str(__doc__)).parse_args()
     print_table()
     draw()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_quietly(main, "roce_distance"))

@@ -1,11 +1,14 @@
 """`python -m papers.streaming_diloco`: the table cell by cell, and the figure beside it."""
 
+import sys
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from geosim.console import run_quietly
 from geosim.report.style import CYCLE, GREY, drawing
+from papers.arguments import Arguments
 from papers.streaming_diloco.reproduce import DATA, GRID_GBIT, TARGETS, cells, curve, required
 from papers.tables import rows
 
@@ -53,6 +56,13 @@ def draw(path: Path = FIGURE) -> None:
         axes[0].legend(fontsize=7)
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Table and figure."""
+    Arguments("python -m papers.streaming_diloco", description=str(__doc__)).parse_args()
     print_table()
     draw()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_quietly(main, "streaming_diloco"))

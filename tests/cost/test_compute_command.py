@@ -37,6 +37,21 @@ def test_a_plan_s_screen_shows_what_decides(capsys: pytest.CaptureFixture[str]) 
         assert word in said
 
 
+def test_a_plan_holds_what_is_set(capsys: pytest.CaptureFixture[str]) -> None:
+    """As `tune` does with a policy's fields: a plan for tensor 4 is no answer to who has set 8."""
+    name = "llama-70b-two-campuses"
+    free = json.loads(run(capsys, "plan", name, "--json"))["plans"][0]
+    held = ("--set", "workload.parallel.tensor=8", "--set", "workload.parallel.recompute=full")
+    made = json.loads(run(capsys, "plan", name, "--count", "1000", "--json", *held))["plans"][0]
+    assert made["considered"] < free["considered"]
+    assert {c["parallel"]["tensor"] for c in made["best"]} == {8}
+    assert {c["parallel"]["recompute"] for c in made["best"]} == {"full"}
+    for what, use in (("tensor=7", "use 1, 2, 4, 8, 16, 32, 64"), ("recompute=selective", "use none, full")):
+        said = run(capsys, "plan", name, "--set", f"workload.parallel.{what}", status=2)
+        field, value = what.split("=")
+        assert said == f"geosim: workload.parallel.{field}: {value} is no choice here: {use}\n"
+
+
 def test_plan_refuses_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     said = run(capsys, "plan", "llama-70b-two-campuses", "--set", "policy.interval=4", status=2)
     assert said.count("\n") == 1

@@ -17,6 +17,9 @@ from geosim.cost.step.layer import head_time
 from geosim.cost.step.memory import layer_activations
 from geosim.cost.step.numbers import Machine, Shape, Split
 from geosim.cost.step.step import step_time
+from geosim.policy import load_policy
+from geosim.scenario import load_scenario
+from geosim.tune.screen import screen
 
 FASTER = ("peak_flops", "attention_flops", "memory_bytes_per_s", "intra_bytes_per_s", "inter_bytes_per_s")
 
@@ -39,6 +42,23 @@ def test_less_latency_is_never_slower(shape: Shape, split: Split, machine: Machi
         inter_latency_s=machine.inter_latency_s * less,
     )
     assert step_time(shape, split, near).total_s <= step_time(shape, split, machine).total_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("policy", ["ddp", "hierarchical-efsgd", "diloco", "streaming-diloco"])
+@pytest.mark.parametrize("name", ["four-regions", "beijing-ningxia", "two-campuses", "laptop"])
+def test_more_memory_is_never_slower_where_no_parallelism_is_stated(name: str, policy: str) -> None:
+    """Also where a model comes to fit an accelerator whole, which then would update all of it."""
+    scenario, known = load_scenario(name), load_policy(policy)
+    steps = []
+    for size in np.geomspace(1e9, 1e14, 21):
+        sites = tuple(
+            here.model_copy(
+                update={"accelerator": here.accelerator.model_copy(update={"memory_bytes": size})}
+            )
+            for here in scenario.sites
+        )
+        steps.append(float(screen(scenario.model_copy(update={"sites": sites}), [known]).step_s[0]))
+    assert (np.diff(steps) <= 1e-9 * np.array(steps[1:])).all()
 
 
 @given(shapes(), splits(experts=True), machines())

@@ -82,6 +82,23 @@ def test_what_does_not_divide_is_refused_with_the_nearest_that_works(stated: dic
     assert str(refused.value).startswith("workload.parallel.")
 
 
+@pytest.mark.parametrize("field", ["tensor", "pipeline"])
+@pytest.mark.parametrize("degree", [3, 5, 7, 2048])
+def test_the_nearest_is_found_where_degrees_leave_accelerators_over(field: str, degree: int) -> None:
+    """With micro-batches stated the batch follows from the replicas, of which 5 x 16 leave 12.8."""
+    scenario = load_scenario("llama-405b-four-campuses", {f"workload.parallel.{field}": degree})
+    with pytest.raises(UsageError, match=rf"got .*{degree}.*nearest that works: tensor") as refused:
+        check(scenario.workload, scenario.sites[0])
+    words = named(str(refused.value))
+    stated = {
+        k: v if k == "recompute" else v == "true" if k == "sequence_parallel" else int(v)
+        for k, v in words.items()
+    }
+    stated["schedule"] = "interleaved" if "chunks" in stated else "1f1b"
+    again = load_scenario("llama-405b-four-campuses", {"workload.parallel": stated})
+    assert check(again.workload, again.sites[0]).total <= again.sites[0].accelerator.memory_bytes
+
+
 def named(message: str) -> dict[str, str]:
     """The choice that a refusal names, as fields."""
     words = message.split("nearest that works: ")[1].split(", ")

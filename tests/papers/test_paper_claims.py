@@ -11,6 +11,7 @@ import pytest
 import experiments
 import papers.__main__ as command
 from papers.field_report_a import reproduce
+from papers.screen import show
 
 FOLDERS = command.folders()
 FIELD_REPORT = Path(reproduce.__file__).parent
@@ -35,6 +36,31 @@ def test_every_claim_is_printed_and_stands_as_marked() -> None:
     # What is committed is what the command prints now.
     committed = Path(experiments.__file__).parent / "results" / "papers.txt"
     assert done.stdout == committed.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_claim_that_does_not_hold_says_why_and_each_source_has_its_parts(folder: Path) -> None:
+    assert {"claims.toml", "reproduce.py", "README.md"} <= {path.name for path in folder.iterdir()}
+    for row in command.read_claims(folder):
+        assert row.status in ("reproduced", "not reproduced")
+        assert row.reason or row.status == "reproduced", row.id
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_the_table_fits_the_terminal(width: int) -> None:
+    rows = [
+        claim.row(folder.name, 3 * claim.value) for folder in FOLDERS for claim in command.read_claims(folder)
+    ]
+    lines = show(rows, ["X: " + "a reason of many words " * 20], width)
+    assert max(map(len, lines)) <= width
+    head = next(line for line in lines if line.lstrip().startswith(("claim", "published")))
+    for row in rows:
+        at = next(i for i, line in enumerate(lines) if line.split()[:1] in ([row.id], [f"{row.id}:"]))
+        figures = next(line for line in lines[at:] if line.rstrip().endswith(row.verdict))
+        assert figures.index(row.verdict) == head.index("verdict")
+        assert row.published in figures
+        assert row.ours in figures
+    assert [line for line in lines if line.startswith("papers/")] == [f"papers/{f.name}" for f in FOLDERS]
 
 
 def claim(relation: str, value: float, tolerance: float = 0.0) -> command.Claim:
@@ -80,4 +106,17 @@ def test_a_claim_unlike_its_mark_fails_the_command(monkeypatch, capsys, status: 
         marked[0] = dataclasses.replace(marked[0], status="not reproduced")
     capsys.readouterr()
     assert command.main([]) == 1
-    assert "unlike marked" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "1 unlike marked" in out
+    assert f" now {'not ' if status == 'reproduced' else ''}reproduced\n" in out
+
+
+@pytest.mark.parametrize("module", ["papers", "papers.streaming_diloco", "papers.roce_distance"])
+def test_a_wrong_argument_is_one_line(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--nope"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "--nope" in done.stderr
+    assert not done.stdout

@@ -84,3 +84,18 @@ def test_simulate_prints_both(capsys):
     data = json.loads(capsys.readouterr().out)
     assert data["money"]["currency"] == "USD"
     assert set(data["memory_bytes"]) == {"north", "south"}
+
+
+@pytest.mark.parametrize("name", [BIG, "llama-405b-four-campuses"])
+def test_the_mfu_of_a_stated_parallelism_is_that_of_its_plan_less_what_waits(name):
+    """By hand: 6 N and 12 L H Q s FLOPs a token, over what all accelerators could do meanwhile."""
+    world, result, found = spent(name, "diloco", {})
+    model = world.workload.model
+    tokens = 6 * (model.param_table().numel - model.vocabulary * model.d_model)
+    tokens += 12 * model.layers * model.heads * model.head_width * world.workload.sequence
+    assert found["mfu"] == pytest.approx(result["tokens_per_s"] * tokens / (world.ranks * 989.4e12), rel=1e-6)
+    recomputed = spent(name, "diloco", {"workload.parallel.recompute": "full"})[2]["mfu"]
+    assert 0.25 < recomputed < found["mfu"] < 0.5
+    (row,) = (text for title, text in lines(world, found) if title == "MFU")
+    assert row == f"{100 * found['mfu']:.3g} % of the accelerators' 989 TFLOP/s in bf16, with the WAN"
+    assert "mfu" not in spent("two-campuses", "diloco", {})[2]

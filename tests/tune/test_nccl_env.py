@@ -103,3 +103,23 @@ def test_what_makes_no_sense_gets_one_line(capsys, arguments, says):
     text = said(capsys, *arguments, status=2)
     assert says in text
     assert len(text.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["two-campuses", "beijing-ningxia", "llama-405b-four-campuses", FAR])
+@pytest.mark.parametrize("net", ["socket", "ib"])
+def test_reasons_are_what_the_model_says(name, net):
+    """What a reason calls slower is, and buckets are blamed only where they wait."""
+    world = load_scenario(name, {"nccl.net": net})
+    found = recommend(world)
+    reasons = {v.name: v.reason for v in (*found.variables, *found.left_alone)}
+    other = "tree" if found.nccl.algorithm == "ring" else "ring"
+    for variable, change in (
+        ("NCCL_ALGO", {"algorithm": other}), ("NCCL_MIN_NCHANNELS", {"min_channels": 4}),
+    ):  # fmt: skip
+        settings = world.model_copy(update={"nccl": found.nccl.model_copy(update=change)})
+        took = step_s(build(settings, load_policy("ddp")))
+        if found.nccl.min_channels == 1 or variable == "NCCL_ALGO":
+            assert (", so " in reasons[variable]) == (took > found.after_s * 1.0005)
+    problem = build(world, load_policy("ddp"))
+    computes = max(site.steady_s for site in problem.sites)
+    assert ("behind compute" in reasons["bucket_cap_mb"]) == (computes > 5)

@@ -75,8 +75,13 @@ def sequences_per_accelerator(workload: Workload) -> float:
 
 
 def site_batch(workload: Workload, ranks: int) -> float:
-    """Sequences that `ranks` accelerators take in a step; not whole where degrees do not divide."""
-    return sequences_per_accelerator(workload) * ranks
+    """Sequences that `ranks` accelerators take in a step; where degrees leave some over, those of whole
+    replicas."""
+    parallel = workload.parallel
+    if parallel is None or parallel.micro_batches is None:
+        return sequences_per_accelerator(workload) * ranks
+    replicas = max(1, ranks // (parallel.tensor * parallel.pipeline))
+    return float(parallel.micro_batch * parallel.micro_batches * replicas)
 
 
 def split_of(parallel: Parallel, workload: Workload, ranks: int) -> Split:

@@ -1,5 +1,6 @@
 """All splits of a step over a site, as arrays."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -7,12 +8,24 @@ import numpy as np
 from geosim.cost.step.describe import site_batch, split_of
 from geosim.cost.step.numbers import Split
 from geosim.cost.step.valid import valid
+from geosim.errors import UsageError
 from geosim.scenario import Parallel, Workload
 
 _RECOMPUTE = ("none", "selective", "full")
 _MOST_TENSOR, _MOST_MICRO, _MOST_CHUNKS = 64, 64, 64
 # How far a change of a choice that is no degree counts, beside a doubling of a degree.
 _SMALL = 0.5
+FREE = (
+    "tensor",
+    "pipeline",
+    "data",
+    "expert",
+    "micro_batch",
+    "chunks",
+    "recompute",
+    "zero",
+    "sequence_parallel",
+)  # what a grid varies
 
 
 @dataclass(frozen=True)
@@ -33,6 +46,30 @@ class Grid:
             if isinstance(value := getattr(self.split, field.name), np.ndarray)
         }
         return Grid(replace(self.split, **values), self.recompute[chosen])
+
+    def values(self, name: str) -> np.ndarray:
+        """A field of `Parallel` in each split; `recompute` as the number of its choice."""
+        value = self.recompute if name == "recompute" else getattr(self.split, name)
+        return np.broadcast_to(value, (len(self),))
+
+    def having(self, stated: Parallel, names: Iterable[str]) -> "Grid":
+        """Those of the splits that have these fields as stated.
+
+        Raises:
+            UsageError: where none is left, with the values of the first field that none has as stated.
+        """
+        left = self
+        for name in names:
+            value = getattr(stated, name)
+            number = _RECOMPUTE.index(value) if name == "recompute" else value
+            chosen = np.flatnonzero(left.values(name) == number)
+            if not len(chosen):
+                numbers = np.unique(left.values(name)).tolist()
+                known = ", ".join(_RECOMPUTE[n] if name == "recompute" else str(n).lower() for n in numbers)
+                said = f"workload.parallel.{name}: {str(value).lower()}"
+                raise UsageError(f"{said} is no choice here: use {known}")
+            left = left.take(chosen)
+        return left
 
     def distance(self, stated: Parallel) -> np.ndarray:
         """How much each split changes: doublings of degrees, and steps of other choices at half of one."""

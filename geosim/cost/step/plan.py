@@ -1,5 +1,6 @@
 """The best ways to divide a step over a site."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,7 +45,9 @@ class Plan:
     best: tuple[Choice, ...]
 
 
-def plan(workload: Workload, site: Site, exchange: float = 0.0, count: int = 5) -> Plan:
+def plan(
+    workload: Workload, site: Site, exchange: float = 0.0, count: int = 5, fixed: Iterable[str] = ()
+) -> Plan:
     """The `count` fastest ways to divide a step over a site that its memory holds; equals by less memory.
 
     Args:
@@ -53,12 +56,13 @@ def plan(workload: Workload, site: Site, exchange: float = 0.0, count: int = 5) 
         site: where.
         exchange: bytes that a sync policy keeps on an accelerator.
         count: how many.
+        fixed: fields of `parallel` that stay as stated too.
 
     Raises:
-        UsageError: if nothing fits.
+        UsageError: if nothing fits, or has what is fixed.
     """
     stated = workload.parallel or Parallel()
-    grid = make_grid(workload, site.ranks)
+    grid = make_grid(workload, site.ranks).having(stated, fixed)
     chosen = np.flatnonzero(fits(grid, workload, site, exchange))
     if not len(chosen):
         raise UsageError(
