@@ -192,9 +192,9 @@ def tune(
 
     It chooses interval, streams, overlap, codec.select and codec.quantize, adds
     a residual where something is lost, and among three sites or more chooses a
-    topology unless --base has another than direct. What --set policy.FIELD=VALUE says of
-    one of these is held fixed. All else is as --base has it, and so are an eager
-    or streaming overlap and random-k.
+    topology unless --base has another than direct. What --set policy.FIELD=VALUE
+    says of one of these is held fixed. All else is as --base has it, and so are
+    an eager or streaming overlap and random-k.
     """
     from geosim.policy import SyncPolicy, load_policy, policy_from_dict
     from geosim.report import tuning

@@ -33,7 +33,10 @@ SetOption = Annotated[
 DataOption = Annotated[
     str | None, typer.Option("--data", help="Text file or folder; without: Python's own source.")
 ]
-SeedOption = Annotated[int, typer.Option("--seed")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Of parameters, data order and links.")]
+ValidationsOption = Annotated[
+    int, typer.Option("--validations", help="Extra measurements of the validation loss.")
+]
 RateOption = Annotated[float, typer.Option("--lr", help="Peak learning rate.")]
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", help="Seconds that a site, or an exchange, is waited for.")
@@ -67,9 +70,7 @@ def emulate(
     data: DataOption = None,
     seed: SeedOption = 0,
     lr: RateOption = 2e-3,
-    validations: Annotated[
-        int, typer.Option("--validations", help="Extra measurements of the validation loss.")
-    ] = 0,
+    validations: ValidationsOption = 0,
     timeout: TimeoutOption = 60.0,
     save: SaveOption = None,
     save_every: SaveEveryOption = 0,
@@ -82,27 +83,33 @@ def emulate(
     """Run all ranks of a scenario on this machine, across an emulated WAN, and measure."""
     from runtime.ending import conclude
     from runtime.launch import emulate as launch
-    from runtime.show import Progress, write_result
+    from runtime.show import Progress, write_result, write_trace_line
 
     loaded, chosen = _load(scenario, policy, changes)
     if wan not in ("tun", "none"):
         raise UsageError(f"--wan {wan}: use 'tun' or 'none'")
     pace_s, site_pace_s = _paces(pace)
     with Progress(steps) as progress:
+
+        def show(result: dict[str, Any]) -> None:
+            progress.close()  # or its bar and the figures run into each other
+            try:
+                if as_json:
+                    print(_json(result))
+                else:
+                    write_result(result, loaded)
+            finally:  # where one of the two cannot be written, the other is
+                if out is not None:
+                    _write(out, result, chosen.to_yaml())
+
         result = launch(
             loaded, chosen, steps, wan="tun" if wan == "tun" else "none", pace_s=pace_s,
             site_pace_s=site_pace_s, data=data, seed=seed, lr=lr, validations=validations,
             timeout_s=timeout, save=save, save_every=save_every, resume=resume, codec=codec, out=out,
-            trace=trace, progress=progress, note=progress.note,
+            trace=trace, progress=progress, note=progress.note, shown=show,
         )  # fmt: skip
-    try:
-        if as_json:
-            print(_json(result))
-        else:
-            write_result(result, loaded, trace)
-    finally:  # where one of the two cannot be written, the other is
-        if out is not None:
-            _write(out, result, chosen.to_yaml())
+    if trace is not None and not as_json:
+        write_trace_line(trace)
     conclude(result["loss"][-1][1], result["val_loss"], result)
 
 
@@ -120,7 +127,7 @@ def train(
     data: DataOption = None,
     seed: SeedOption = 0,
     lr: RateOption = 2e-3,
-    validations: Annotated[int, typer.Option("--validations")] = 0,
+    validations: ValidationsOption = 0,
     timeout: TimeoutOption = 300.0,
     wan_address: Annotated[
         str | None, typer.Option("--wan-address", help="Where other sites reach this rank.")
@@ -137,7 +144,9 @@ def train(
     from runtime.ending import conclude
     from runtime.inputs import check_inputs
     from runtime.job import Job
+    from runtime.launch import write_packs
     from runtime.ranked import place, run_rank
+    from runtime.show import write_rank, write_trace_line
 
     loaded, chosen = _load(scenario, policy, changes)
     pace_s, site_pace_s = _paces(pace)
@@ -150,11 +159,17 @@ def train(
     check_inputs(job, [(site, place()[0])])
     if save is not None:
         make_folder("--save", Path(save))
-    figures = run_rank(job, site, rendezvous, wan_address, quiet=as_json, trace=trace)
+    figures, packs = run_rank(job, site, rendezvous, wan_address, quiet=as_json, trace=trace)
     if figures is None:
         return
     if as_json:
         print(_json(figures))
+    else:
+        write_rank(job, figures)
+    if trace is not None and packs is not None:  # last, so that no figure is lost where it cannot be written
+        write_packs(trace, job, packs, figures["parameters"])
+        if not as_json:
+            write_trace_line(trace)
     conclude(figures["records"][-1]["loss"], figures["validation"][-1][1], figures)
 
 

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -78,8 +78,11 @@ class Crew:
             process.stdin.write(json.dumps(order) + "\n")
             process.stdin.flush()
 
-    def events(self) -> Iterator[tuple[Member, dict[str, Any]]]:
+    def events(self, check: Callable[[], None] = lambda: None) -> Iterator[tuple[Member, dict[str, Any]]]:
         """What the processes say, until all have ended well.
+
+        Args:
+            check: called while nobody says anything; may raise what ends the run.
 
         Raises:
             GeosimError: one line on the first process that failed, or if none says anything for too long.
@@ -93,6 +96,7 @@ class Crew:
                     raise self._diagnosis() from None
                 if all(m.process.poll() is not None for m in self.members) and self._events.empty():
                     return
+                check()
                 if time.monotonic() - heard > self._stall_s:
                     raise RunError(
                         f"no rank has made progress for {self._stall_s:g} s: raise --timeout"

@@ -20,8 +20,10 @@ _GRACE_S = 1.0  # for the main thread to tell its own error when another rank's 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def told(error: Exception) -> tuple[str, int]:
+def told(error: Exception, *, flat: bool) -> tuple[str, int]:
     """An error in one line, and the exit status; what nobody foresaw also leaves its traceback.
+
+    `flat`: whether the group that may have waited in vain spans all sites.
 
     torch raises RuntimeError (gloo's of lost connections, its stores', the reducer's) for what goes wrong
     outside this process.
@@ -35,9 +37,10 @@ def told(error: Exception) -> tuple[str, int]:
         reason = line.split("] ", 1)[-1].split(". ")[0][:200]  # without gloo's source file and advice
         return f"another rank has gone ({reason}): look for the first error, then resume all sites", 1
     if "imed out waiting" in line:
-        waited = re.search(r"imed out waiting (\d+ ?ms)", line)
-        since = waited.group(1) if waited else "too long"
-        return f"another rank of the site has said nothing for {since}: look for it, or raise --timeout", 1
+        waited = re.search(r"imed out waiting (\d+) ?ms", line)
+        since = f"{int(waited.group(1)) / 1000:g} s" if waited else "too long"
+        who = "another rank" if flat else "another rank of the site"
+        return f"{who} has said nothing for {since}: look for it, or raise --timeout", 1
     return line[:300], 1
 
 

@@ -41,7 +41,10 @@ def _check_resume(job: Job, folder: Path, places: Sequence[tuple[str, int]]) -> 
         if not done:
             from runtime import checkpoint  # only now: it loads torch
 
-            check_same(checkpoint.read(path_of(folder, *places[0], step), mapped=True)["run"], job)
+            for place in places:
+                state = checkpoint.read(path_of(folder, *place, step), mapped=True)
+                if place == places[0]:
+                    check_same(state["run"], job)
     except UsageError as error:
         named = str(error).startswith(str(folder))
         raise UsageError(f"--resume {error}" if named else f"--resume {folder}: {error}") from None

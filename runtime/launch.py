@@ -19,9 +19,10 @@ from runtime.crew import Crew, Member
 from runtime.emulate import EmulatedWan
 from runtime.inputs import check_inputs
 from runtime.job import Job
-from runtime.report import Traffic, assemble, ring_edges
+from runtime.report import Losses, Traffic, assemble, ring_edges
 from runtime.saved import only_writer
 from runtime.timeline import check_file, write
+from runtime.trace import Pack
 from runtime.wan import check_connected, emulated_wan, start_traces
 
 Progress = Callable[[int, int, float], None]
@@ -52,6 +53,7 @@ def emulate(
     trace: Path | None = None,
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
+    shown: Callable[[dict[str, Any]], None] | None = None,
     on_start: Callable[[Crew], None] | None = None,
 ) -> dict[str, Any]:
     """Train for real, one process a rank, all on this machine.
@@ -75,7 +77,8 @@ def emulate(
         out: a folder that the caller means to write to afterwards: made once all that is given stands the
             checks, so that a run does not end without a place for its result.
         trace: a file for what happened when, in all sites; None: nobody takes it down.
-        progress: called with (step, steps, loss) as the first rank gets on.
+        progress: called with (step, steps, loss) whenever all ranks have done a step; the loss is theirs.
+        shown: called with the figures before the trace is written, so that none is lost where it cannot be.
         note: called with a line on each thing in which a resumed run differs from the one it goes on from.
         on_start: called with the processes once all have started.
 
@@ -109,7 +112,7 @@ def emulate(
         if on_start is not None:
             on_start(crew)
         traffic = Traffic(network.counters if network is not None else None)
-        figures = []
+        figures, losses = [], Losses(job)
         for member, event in _events(crew, network):
             first = member is crew.members[0]
             if event["event"] == "result":
@@ -118,31 +121,44 @@ def emulate(
                 if event["edge"] == "start" and network is not None:
                     start_traces(scenario, network)
                 traffic.mark(event["edge"])
-            elif first and event["event"] == "step" and progress is not None:
-                progress(event["step"], steps, event["loss"])
+            elif event["event"] == "step" and progress is not None:
+                loss = losses.take(member.site, event)
+                if loss is not None:
+                    progress(event["step"], steps, loss)
             elif first and event["event"] == "note" and note is not None:
                 note(event["line"])
         traffic.mark("close")
     if len(figures) != len(crew.members):
         raise RunError(f"{len(crew.members) - len(figures)} ranks ended without a result")
+    result = assemble(job, figures, traffic, wan)
+    if shown is not None:
+        shown(result)
     if trace is not None:
-        write_trace(trace, job, figures)
-    return assemble(job, figures, traffic, wan)
+        write_packs(trace, job, [rank["trace"] for rank in figures], result["parameters"])
+    return result
 
 
-def write_trace(path: Path, job: Job, figures: Sequence[dict[str, Any]]) -> None:
-    """What the ranks took down, as a file."""
+def write_packs(path: Path, job: Job, packs: Sequence[Pack], parameters: int) -> None:
+    """What the ranks took down, as a file; `parameters`: how many the model has.
+
+    Raises:
+        UsageError: if it cannot be written.
+    """
     about = {"scenario": job.scenario.name, "policy": job.policy.name}
-    write(path, [rank.pop("trace") for rank in figures], about, ring_edges(job, figures[0]["parameters"]))
+    write(path, packs, about, ring_edges(job, parameters))
 
 
 def _events(crew: Crew, network: EmulatedWan | None) -> Iterator[tuple[Member, dict[str, Any]]]:
     """The crew's; where its network has gone, the ranks' errors are but what follows from that."""
-    try:
-        yield from crew.events()
-    except GeosimError:
+
+    def check() -> None:
         if network is not None and not network.works:
             raise RunError("the emulated WAN has gone: its relay has ended, or was killed") from None
+
+    try:
+        yield from crew.events(check)
+    except GeosimError:
+        check()
         raise
 
 

@@ -15,10 +15,9 @@ import torch.distributed as dist
 from geosim.errors import GeosimError, UsageError
 from runtime.ending import LastWord, told
 from runtime.job import Job
-from runtime.report import ring_edges
-from runtime.show import write_rank
 from runtime.sites import Sites
-from runtime.timeline import check_file, collect, write
+from runtime.timeline import check_file, collect
+from runtime.trace import Pack
 from runtime.train import Run
 
 _SHOW_EVERY_S = 2.0
@@ -41,10 +40,10 @@ def place() -> tuple[int, int]:
 
 def run_rank(
     job: Job, site: str, rendezvous: str, wan_address: str | None, *, quiet: bool, trace: Path | None = None
-) -> dict[str, Any] | None:
+) -> tuple[dict[str, Any] | None, list[Pack] | None]:
     """Train this rank's part; rank 0 of the site gets the site's figures, others None.
 
-    `trace`: a file that the first site's rank 0 writes what all have taken down to.
+    `trace`: a file that the first site's rank 0 means to write what all have taken down to; it gets that too.
 
     Where anything goes wrong the process ends here, with one line and a status: 2 for a site that is none,
     or ranks that torchrun has started too many or too few of; 1 if the sites disagree, one does not come, or
@@ -56,7 +55,7 @@ def run_rank(
     try:
         return _run(job, site, rendezvous, wan_address, (rank, ranks), quiet, trace)
     except Exception as error:
-        line, status = told(error)
+        line, status = told(error, flat=job.policy.is_flat)
         last_word.leave(
             line if isinstance(error, GeosimError) else f"site '{site}' rank {rank}: {line}", status
         )
@@ -70,7 +69,7 @@ def _run(
     where: tuple[int, int],
     quiet: bool,
     trace: Path | None,
-) -> dict[str, Any] | None:
+) -> tuple[dict[str, Any] | None, list[Pack] | None]:
     rank, ranks = where
     if site not in job.sites:
         raise UsageError(f"--site {site}: no such site: use one of {', '.join(job.sites)}")
@@ -104,18 +103,10 @@ def _run(
             print(f"{site}: step {event['step']}/{job.steps}, loss {event['loss']:.3f}", file=sys.stderr)
 
     figures = Run(job, sites, device=device, backend=backend).train(tell)
-    if trace is not None:
-        packs = collect(sites, figures.pop("trace"), job.timeout_s)
-        if packs is not None:
-            about = {"scenario": job.scenario.name, "policy": job.policy.name}
-            write(trace, packs, about, ring_edges(job, figures["parameters"]))
+    packs = None if trace is None else collect(sites, figures.pop("trace"), job.timeout_s)
     if dist.is_initialized():
         dist.destroy_process_group()
-    if rank:
-        return None
-    if not quiet:
-        write_rank(job, figures, trace if site == job.sites[0] else None)
-    return figures
+    return None if rank else figures, packs
 
 
 def _device() -> tuple[torch.device, str]:

@@ -242,9 +242,11 @@ def _absent(
             f"the rendezvous closed after {waited:.1f} s, before site '{site}' (rank {rank}) was heard: "
             f"look at why site '{host}', which hosts it, stopped"
         )
+    reason = _first_line(error)
+    why = "" if reason.startswith("wait timeout") else f" ({reason})"  # which says no more
     return RunError(
-        f"waited {timeout_s:g} s for site '{site}' (rank {rank}) and it never came "
-        f"({_first_line(error)}): start it, or look at why it stopped"
+        f"waited {timeout_s:g} s for site '{site}' (rank {rank}) and it never came{why}: start it, or "
+        "look at why it stopped"
     )
 
 

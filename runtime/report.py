@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from statistics import fmean, median
@@ -38,6 +38,26 @@ class Traffic:
         name = f"{source}->{destination}"
         last = self._marks[end].get(name, {}).get("delivered_bytes", 0)
         return last - (0 if begin is None else self._marks[begin].get(name, {}).get("delivered_bytes", 0))
+
+
+class Losses:
+    """The loss of a step over all its samples, as soon as all ranks have done it."""
+
+    def __init__(self, job: Job) -> None:
+        self._batch = dict(zip(job.sites, job.batches, strict=True))
+        self._ranks = sum(job.all_ranks)
+        self._said: dict[int, list[tuple[float, int]]] = {}
+
+    def take(self, site: str, event: Mapping[str, Any]) -> float | None:
+        """Take in a rank's step: the step's loss if no rank's is missing any more, else None."""
+        step = event["step"]
+        said = self._said.setdefault(step, [])
+        said.append((event["loss"], self._batch[site]))
+        if len(said) < self._ranks:
+            return None
+        del self._said[step]
+        losses, weights = zip(*said, strict=True)
+        return fmean(losses, weights)
 
 
 def assemble(job: Job, ranks: Sequence[Figures], traffic: Traffic, wan: str) -> dict[str, Any]:

@@ -25,6 +25,14 @@ def steps_of(folder: Path, site: str, rank: int) -> list[int]:
     return []
 
 
+def partials_of(folder: Path, site: str, rank: int) -> list[Path]:
+    """What one rank has begun to write; only a run that was killed leaves such files."""
+    pattern = re.compile(re.escape(f"{site}.rank-{rank}.step-") + r"\d+\.partial")
+    with contextlib.suppress(OSError):
+        return [folder / name for name in os.listdir(folder) if pattern.fullmatch(name)]
+    return []
+
+
 def common_step(folder: Path, held: Mapping[tuple[str, int], Sequence[int]]) -> int:
     """The newest step that all have files of; `held`: those of each (site, rank).
 
@@ -59,8 +67,8 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 
 def _shown(held: Mapping[tuple[str, int], Sequence[int]]) -> str:
-    rows = [
+    rows = [  # who lacks most first
         f"site '{site}' rank {rank} has {', '.join(map(str, steps)) or 'none'}"
-        for (site, rank), steps in held.items()
+        for (site, rank), steps in sorted(held.items(), key=lambda item: len(item[1]))
     ]
     return "; ".join(rows[:4]) + ("; ..." if len(rows) > 4 else "")

@@ -51,6 +51,10 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the terminal to what is printed next."""
         self._bar.stop()
 
     def note(self, line: str) -> None:
@@ -70,7 +74,12 @@ def _tell(line: str) -> None:
         print(line, file=sys.stderr)
 
 
-def write_result(result: Mapping[str, Any], scenario: Scenario, trace: Path | None = None) -> None:
+def write_trace_line(path: Path) -> None:
+    """Where a run's trace lies."""
+    print(f"\ntrace: {path} (open it at ui.perfetto.dev)")
+
+
+def write_result(result: Mapping[str, Any], scenario: Scenario) -> None:
     """The figures of a run: where a step's time went, what links carried, what was learnt."""
     several = len(scenario.sites) > 1
     facts = _facts(result, several)
@@ -108,15 +117,14 @@ def write_result(result: Mapping[str, Any], scenario: Scenario, trace: Path | No
             )
             for site, time in result["sites"].items()
         ]
-    blocks += [_grid(facts), *_remarks(result)]
+    remarks = _remarks(result)
     if several and result["wan"] == "none":
-        blocks.append(f"No WAN lay between the sites; {_LINKS[result['links_from']]}.")
-    if trace is not None:
-        blocks += ["", f"trace: {trace} (open it at ui.perfetto.dev)"]
+        remarks.append(f"No WAN lay between the sites; {_LINKS[result['links_from']]}.")
+    blocks += [_grid(facts), *_apart(remarks)]
     print(rendered(Group(*blocks)))
 
 
-def write_rank(job: Job, figures: Mapping[str, Any], trace: Path | None = None) -> None:
+def write_rank(job: Job, figures: Mapping[str, Any]) -> None:
     """What one rank, the first of its site, says of a run on real machines."""
     result = of_rank(job, dict(figures))
     several = len(job.sites) > 1
@@ -133,9 +141,7 @@ def write_rank(job: Job, figures: Mapping[str, Any], trace: Path | None = None) 
         for name, link in result["links"].items():
             table.add_row(name, show(link["bytes_per_step"], SIZE))
         blocks += [table, ""]
-    blocks += [_grid(facts), *_remarks(result)]
-    if trace is not None:
-        blocks += ["", f"trace: {trace} (open it at ui.perfetto.dev)"]
+    blocks += [_grid(facts), *_apart(_remarks(result))]
     print(rendered(Group(*blocks)))
 
 
@@ -218,7 +224,12 @@ def _remarks(result: Mapping[str, Any]) -> list[str]:
             f"Warning: {result['late_steps']} of {result['measured_steps']} measured steps computed for "
             "longer than that: raise --pace."
         )
-    return ["", *out] if out else []
+    return out
+
+
+def _apart(remarks: Sequence[str]) -> list[str]:
+    """Remarks, below an empty line."""
+    return ["", *remarks] if remarks else []
 
 
 def _grid(rows: Sequence[tuple[str, str]]) -> Table:

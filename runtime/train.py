@@ -125,6 +125,8 @@ class Run:
             "rounds": steps // interval - first // interval,
             **self.method.figures(), **({} if self.trace is None else {"trace": self.trace.pack()}),
         }  # fmt: skip
+        if self.job.save is not None:  # all have saved the last one by now
+            checkpoint.tidy(Path(self.job.save), self.sites, steps)
         self.method.close()
         return figures
 
@@ -198,7 +200,7 @@ class Run:
 
         self.step = checkpoint.load(
             folder, self.sites, model=self.model, optimizer=self.method.optimizer, scheduler=self.scheduler,
-            accept=accept,
+            accept=accept, note=self.notes.append,
         )  # fmt: skip
         if job.policy.is_flat:
             self._agree_flat()  # GeoOptimizer does it by itself
@@ -206,7 +208,7 @@ class Run:
             raise UsageError(
                 f"--steps {job.steps}: the checkpoint stands at step {self.step}: give more steps"
             )
-        self.notes = resume.changes(saved, job, self.corpus.fingerprint, self.step)
+        self.notes += resume.changes(saved, job, self.corpus.fingerprint, self.step)
         rate = job.lr * warmup_cosine(job.steps)(self.step)
         self.scheduler.base_lrs = [job.lr for _ in self.scheduler.base_lrs]
         self.scheduler._last_lr = [rate for _ in self.scheduler.base_lrs]

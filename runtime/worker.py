@@ -50,7 +50,8 @@ def main() -> None:
     try:
         emit({"event": "result", "figures": _run(Post(**order["post"]), order["job"], emit)})
     except Exception as error:
-        line, status = told(error)
+        flat = order["job"]["policy"]["topology"]["kind"] == "flat-ring"
+        line, status = told(error, flat=flat)
         emit({"event": "error", "message": line, "status": status, "follows": _follows(error)})
     # Threads of groups that failed may never join, so the interpreter's own farewell is skipped.
     events.flush()

@@ -102,6 +102,11 @@ def test_a_narrow_screen_breaks_lines_at_blanks_and_loses_nothing(args, columns)
     assert words(text) == words(wide)
 
 
+def test_80_columns_fold_no_cell_of_the_scenarios_table():
+    narrow, wide = (geosim("scenarios", columns=columns).stdout.split("\n\n")[0] for columns in (80, 400))
+    assert narrow == wide
+
+
 def test_a_terminal_of_less_than_80_columns_gets_80():
     assert geosim("policies", columns=40).stdout == geosim("policies", columns=80).stdout
 

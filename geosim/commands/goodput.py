@@ -73,3 +73,9 @@ def goodput(
         print_json(report.data(asked, found))
     else:
         print_screen(report.screen(asked, found))
+        if trace is not None or figure is not None:
+            print_screen("")
+        if trace is not None:
+            typer.echo(f"trace: {trace} (open it at ui.perfetto.dev)")
+        if figure is not None:
+            typer.echo(f"figure: {figure}")

@@ -88,7 +88,7 @@ def sweep(
     else:
         print_screen(sweeps.screen(asked, rows, None if out is None else str(out)))
         if figure is not None:
-            typer.echo(f"figure: {figure}")
+            typer.echo(f"figure: {figure}" if out is not None else f"\nfigure: {figure}")
 
 
 def _rows(sweep: "Sweep", out: Path | None, resume: bool, jobs: int, backend: str) -> "list[Row]":
@@ -232,3 +232,5 @@ def sensitivity(
         print_json(worths.data(found))
     else:
         print_screen(worths.screen(world, chosen, found))
+        if figure is not None:
+            typer.echo(f"\nfigure: {figure}")

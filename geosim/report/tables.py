@@ -35,15 +35,13 @@ def about_table(rows: Sequence[tuple[str, str]]) -> Table:
 
 def scenarios_table(scenarios: Sequence[Scenario]) -> RenderableType:
     """What is built in: sites, links and workload, then what each scenario stands for."""
-    facts = plain_table("scenario", "sites", "WAN", "model,\nparameters", wrapped=[2])
+    facts = plain_table("scenario", "sites", "WAN; model, its parameters", wrapped=[])
     for s in scenarios:
-        model = s.workload.model
-        facts.add_row(
-            s.name,
-            "\n".join(words.sites(s).split(", ")),
-            words.links(s),
-            f"{model.name},\n{words.count(model.param_table().numel)}",
-        )
+        model, links = s.workload.model, words.links(s)
+        # A line each of what is too long for one at 80 columns, where nothing may be folded.
+        wan = links.split(", ") if len(s.wan) > 2 else links.split("; ")
+        lines = [*wan, f"{model.name}, {words.count(model.param_table().numel)}"]
+        facts.add_row(s.name, "\n".join(words.sites(s).split(", ")), "\n".join(lines))
     return Group(facts, "", about_table([(s.name, s.about) for s in scenarios]))
 
 

@@ -23,6 +23,7 @@ class TraceFile:
         events: as in the file.
         processes, tracks: names, by number and by (process, thread).
         begin_us, end_us: between the end of the warm-up and of the last window.
+        ends_us: of each rank's own last window, by its site's number and its track's ending.
         steps: in between.
     """
 
@@ -33,6 +34,7 @@ class TraceFile:
     tracks: Mapping[tuple[int, int], str]
     begin_us: float
     end_us: float
+    ends_us: Mapping[tuple[int, str], float]
     steps: int
 
     def totals(self) -> dict[Lane, float]:
@@ -49,7 +51,9 @@ class TraceFile:
                 process = self.processes[event["pid"]]
                 ranks[process].add(rank)
                 start = max(event["ts"], self.begin_us)
-                end = min(event["ts"] + event["dur"], self.end_us)
+                # A rank that is through before the others validates, which is no part of a step.
+                last = self.ends_us.get((event["pid"], rank), self.end_us)
+                end = min(event["ts"] + event["dur"], last)
                 if end > start and track != WINDOWS:
                     spans[process, track, event["name"], rank].append((start, end))
         out: dict[Lane, float] = defaultdict(float)
@@ -100,6 +104,11 @@ def load(path: Path) -> TraceFile:
             windows[event["pid"]].append(event)
     if not windows:
         raise UsageError(f"{path}: has no window after its warm-up: trace a longer run")
+    ends_us: dict[tuple[int, str], float] = defaultdict(float)
+    for event in events:
+        if event["ph"] == "X" and event["name"] == WINDOW and _without_rank(event["cat"])[0] == WINDOWS:
+            where = event["pid"], _without_rank(event["cat"])[1]
+            ends_us[where] = max(ends_us[where], event["ts"] + event["dur"])
     said = {key: value for key, value in about.items() if key not in ("geosim_trace", "kind")}
     return TraceFile(
         label=about["kind"],
@@ -109,6 +118,7 @@ def load(path: Path) -> TraceFile:
         tracks=tracks,
         begin_us=max(min(e["ts"] for e in mine) for mine in windows.values()),
         end_us=max(e["ts"] + e["dur"] for mine in windows.values() for e in mine),
+        ends_us=ends_us,
         steps=min(sum(e["args"]["steps"] for e in mine) for mine in windows.values()),
     )
 

@@ -1,5 +1,7 @@
 """Short words for policies, scenarios and numbers, shared by every table and note."""
 
+from collections.abc import Sequence
+
 from geosim.policy import (
     Accumulate,
     Blocking,
@@ -15,7 +17,7 @@ from geosim.policy import (
 from geosim.policy.codec import section_bytes
 from geosim.scenario import Scenario
 from geosim.screen import percent
-from geosim.units import BANDWIDTH, TIME, show
+from geosim.units import BANDWIDTH, TIME, Dimension, show
 
 _MANY = 1 << 24
 
@@ -93,12 +95,14 @@ def links(scenario: Scenario) -> str:
     if len(wan) <= 2:
         rates = (f"{show(w.bandwidth_bytes_per_s, BANDWIDTH)}, {show(w.rtt_s, TIME)}" for w in wan)
         return "; ".join(rates) + mean
-    rate = [w.bandwidth_bytes_per_s for w in wan]
-    rtt = [w.rtt_s for w in wan]
-    return (
-        f"{len(rate)} links, {show(min(rate), BANDWIDTH)} to {show(max(rate), BANDWIDTH)}, "
-        f"{show(min(rtt), TIME)} to {show(max(rtt), TIME)}{mean}"
-    )
+    bandwidths = _range([w.bandwidth_bytes_per_s for w in wan], BANDWIDTH)
+    return f"{len(wan)} links, {bandwidths}, {_range([w.rtt_s for w in wan], TIME)}{mean}"
+
+
+def _range(values: Sequence[float], dimension: Dimension) -> str:
+    """From the least to the largest, or the one that all are as far as it shows."""
+    least, largest = show(min(values), dimension), show(max(values), dimension)
+    return least if least == largest else f"{least} to {largest}"
 
 
 def workload(scenario: Scenario) -> str:

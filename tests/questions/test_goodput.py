@@ -41,6 +41,7 @@ def geosim(*args, status=0):
 def test_the_screen_and_the_figure_and_the_json_say_the_same(tmp_path):
     figure = tmp_path / "goodput.png"
     screen = geosim("goodput", "laptop", *SET, *FEW, "--figure", str(figure))
+    assert screen.endswith(f"\n\nfigure: {figure}\n")
     assert figure.stat().st_size > 5000
     data = json.loads(geosim("goodput", "laptop", *SET, *FEW, "--json"))
     assert [row["policy"] for row in data["policies"]] == ["ddp", "local-sgd"]

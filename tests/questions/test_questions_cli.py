@@ -119,7 +119,8 @@ def test_a_sweep_that_is_killed_goes_on_to_the_identical_file(tmp_path, jobs):
     ids=str,
 )  # fmt: skip
 def test_figures(tmp_path, args):
-    geosim(*args, "--figure", str(tmp_path / "a.png"))
+    said = geosim(*args, "--figure", str(tmp_path / "a.png")).stdout
+    assert said.endswith(f"\n\nfigure: {tmp_path / 'a.png'}\n")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -44,6 +44,19 @@ def test_totals_are_a_steps_after_the_warm_up_and_a_ranks_mean(tmp_path, ranks):
     )
 
 
+def test_what_a_rank_does_after_its_own_last_window_is_no_part_of_a_step(tmp_path):
+    spans = []
+    for site, rank, late in (("east", "", 0.0), ("east", ", rank 1", 0.2), ("west", "", 0.4)):
+        for window in range(3):
+            name = "window" if window else "warm-up"
+            spans.append(
+                Span(site, f"windows{rank}", name, window, window + 1 + late * (window == 2), steps=1)
+            )
+        spans.append(Span(site, f"train{rank}", "validation", 3.0 + late, 4.0 + late))
+    save(tmp_path / "a.json", document(Timeline("measured", {}, spans, [])))
+    assert trace_files.load(tmp_path / "a.json").totals() == {}
+
+
 def test_the_clock_may_have_begun_long_ago(tmp_path):
     late = write(tmp_path / "a.json", shift=1.7e9)
     assert late.events[0]["ph"] == "M"

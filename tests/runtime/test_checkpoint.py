@@ -1,7 +1,9 @@
 """A resumed run is the same run, bit for bit, also with rounds in flight."""
 
 import resource
+import struct
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from geo_cases import average, backward, flat_parameters, inner_for, make_policy
 from geosim.errors import RunError, UsageError
 from runtime import checkpoint
 from runtime.optimizer import GeoOptimizer
+from runtime.saved import common_step
 from runtime.sites import Sites
 
 SPARSE = {"codec": {"select": {"kind": "topk", "ratio": 0.2}, "quantize": "int8", "residual": "feedback"}}
@@ -121,7 +124,10 @@ def test_what_stops_the_writing_is_named_and_nothing_half_written_stays(tmp_path
 
 def test_a_file_that_is_none_is_refused(tmp_path):
     sites = Sites(["east"], "east", None)
-    for content, words in ((b"nonsense", "no checkpoint, or a damaged one"), (b"", "the file is empty")):
+    for content, words in (
+        (b"nonsense", "is cut off, or no checkpoint at all: remove it"),
+        (b"", "is empty: remove it, and all ranks go on from an older step"),
+    ):
         source = checkpoint.path_of(tmp_path, "east", 0, 3)
         source.write_bytes(content)
         with pytest.raises(UsageError, match=words) as error:
@@ -131,12 +137,55 @@ def test_a_file_that_is_none_is_refused(tmp_path):
             checkpoint.read(source, mapped=True)
 
 
+def test_a_file_that_has_changed_since_is_refused(tmp_path):
+    """Each of its tensors, whatever is done with it later; torch itself looks at no checksum."""
+    sites = Sites(["east"], "east", None)
+    source = checkpoint.save(tmp_path, sites, step=3, **parts_of(sites, {"interval": 1}))
+    whole = source.read_bytes()
+    with zipfile.ZipFile(source) as parts:
+        data = [part for part in parts.infolist() if "/data/" in part.filename and part.file_size]
+    assert data
+    for part in data:
+        at = part.header_offset + 30 + sum(struct.unpack_from("<HH", whole, part.header_offset + 26))
+        source.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(UsageError, match="is damaged") as error:
+            checkpoint.load(tmp_path, sites, **parts_of(sites, {"interval": 1}))
+        assert "remove it, and all ranks go on from an older step" in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_cut_off_is_refused(tmp_path):
+    sites = Sites(["east"], "east", None)
+    source = checkpoint.save(tmp_path, sites, step=3, **parts_of(sites))
+    source.write_bytes(source.read_bytes()[:-100])
+    for mapped in (False, True):
+        with pytest.raises(UsageError, match=r"step-3\.pt: is cut off"):
+            checkpoint.read(source, mapped=mapped)
+
+
+def test_a_save_takes_away_what_a_killed_one_had_begun(tmp_path):
+    sites = Sites(["east"], "east", None)
+    own, others = tmp_path / "east.rank-0.step-2.partial", tmp_path / "east.rank-1.step-2.partial"
+    own.touch()
+    others.touch()
+    checkpoint.save(tmp_path, sites, step=3, **parts_of(sites))
+    assert not own.exists()
+    assert others.exists()
+
+
+def test_who_lacks_the_step_is_named_first():
+    held = {("east", rank): [20, 40] for rank in range(5)} | {("west", 0): []}
+    with pytest.raises(UsageError, match="all ranks have saved: site 'west' rank 0 has none; site 'east'"):
+        common_step(Path("saved"), held)
+
+
 def test_a_file_of_an_older_version_is_refused(tmp_path):
     sites = Sites(["east"], "east", None)
-    torch.save({"format": 1, "step": 3}, checkpoint.path_of(tmp_path, "east", 0, 3))
-    with pytest.raises(UsageError, match="no checkpoint of this version: start anew") as error:
-        checkpoint.load(tmp_path, sites, **parts_of(sites))
-    assert "\n" not in str(error.value)
+    for content in ({"format": 1, "step": 3}, {"format": checkpoint.FORMAT, "step": 3}, [3]):
+        torch.save(content, checkpoint.path_of(tmp_path, "east", 0, 3))
+        with pytest.raises(UsageError, match="no checkpoint of this version: start anew") as error:
+            checkpoint.load(tmp_path, sites, **parts_of(sites))
+        assert "\n" not in str(error.value)
 
 
 def test_what_was_saved_of_the_run_may_be_refused_before_anything_changes(tmp_path):

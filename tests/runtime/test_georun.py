@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer.main
 from pool import free_port
 
 from geosim.errors import RunError
+from runtime import cli
 from runtime.cli import _json
-from runtime.ending import conclude
+from runtime.ending import conclude, told
 from runtime.saved import only_writer
 
 DDP = ("emulate", "laptop", "--policy", "ddp", "--steps", "4")
@@ -167,6 +169,64 @@ def test_one_site_speaks_of_no_wan(tmp_path, policy):
     assert result["payload_bytes"] == {"east": 0}
     if policy == "ddp":
         assert result["parts"]["wait"] == 0 < result["parts"]["site_collective"]
+
+
+def test_a_trace_that_cannot_be_written_loses_no_figure(tmp_path):
+    out = tmp_path / "out"
+    done = small_run(
+        tmp_path, "laptop", "--policy", "local-sgd", "--set", "policy.interval=2", "--steps", "4",
+        "--trace", "/dev/full", "--out", str(out),
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert (
+        done.stderr.splitlines()[-1] == "georun: /dev/full: cannot write the trace: No space left on device"
+    )
+    assert json.loads((out / "result.json").read_text())["steps"] == 4
+    assert "rounds" in done.stdout
+    assert "\n\nNo WAN lay between the sites; link figures" in done.stdout
+    assert "trace:" not in done.stdout
+
+
+def test_a_ranks_trace_that_cannot_be_written_loses_no_figure(tmp_path):
+    scenario = tmp_path / "alone.yaml"
+    scenario.write_text(ALONE.replace("per_node: 2", "per_node: 1"))
+    argv = ["train", "--site", "east", "--rendezvous", f"127.0.0.1:{free_port()}", "--policy", "local-sgd"]
+    argv += ["--steps", "4", "--scenario", str(scenario), "--data", write_text(tmp_path), "--set", TINY]
+    argv += ["--set", "workload.sequence=16", "--set", "policy.interval=2"]
+    done = georun(*argv, "--trace", "/dev/full")
+    assert done.returncode == 2
+    assert (
+        done.stderr.splitlines()[-1] == "georun: /dev/full: cannot write the trace: No space left on device"
+    )
+    assert "rounds" in done.stdout
+    assert "trace:" not in done.stdout
+    trace = tmp_path / "trace.json"
+    done = georun(*argv, "--trace", str(trace))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(f"\n\ntrace: {trace} (open it at ui.perfetto.dev)\n")
+    assert json.loads(trace.read_text())["traceEvents"]
+
+
+def test_every_option_has_its_help():
+    group = typer.main.get_command(cli.app)
+    commands = [*group.commands.values(), *group.commands["bench"].commands.values()]
+    silent = [
+        f"{command.name} {option.name}"
+        for command in commands
+        for option in command.params
+        if not getattr(option, "help", None)
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize(("flat", "who"), [(True, "another rank"), (False, "another rank of the site")])
+def test_who_a_rank_has_waited_for(flat, who):
+    """Under flat DDP it may be another site's."""
+    error = RuntimeError(
+        "[gloo/unbound_buffer.cc:81] Timed out waiting 5000ms for recv operation to complete"
+    )
+    line = f"{who} has said nothing for 5 s: look for it, or raise --timeout"
+    assert told(error, flat=flat) == (line, 1)
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])

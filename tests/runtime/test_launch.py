@@ -302,6 +302,24 @@ def test_over_the_emulated_wan_the_relay_counts_little_more_than_the_payloads(te
     assert not left_over()
 
 
+@needs_wan
+def test_a_relay_that_dies_ends_the_run_at_once(text):
+    """And not only when a rank has waited for its timeout."""
+    killed = []
+
+    def progress(step, of, loss):
+        if not killed:
+            killed.append(time.monotonic())
+            (relay,) = children(os.getpid(), b"relay")
+            os.kill(relay, signal.SIGKILL)
+
+    policy = load_policy("hierarchical-efsgd", {"interval": 2})
+    with pytest.raises(RunError, match="the emulated WAN has gone: its relay has ended, or was killed"):
+        emulate(scenario(), policy, 400, data=text, pace_s=0.05, timeout_s=60, progress=progress)
+    assert time.monotonic() - killed[0] < 10
+    assert not left_over()
+
+
 @pytest.mark.parametrize(("how", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
 def test_the_commands_end_is_the_ranks_end(text, how, status):
     argv = [
@@ -335,10 +353,11 @@ def test_the_commands_end_is_the_ranks_end(text, how, status):
     assert not any(alive(pid) for pid in ranks)
 
 
-def children(pid):
-    """Process numbers of a process's children."""
+def children(pid, word=b""):
+    """Process numbers of a process's children, of those with a word in their command."""
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
+    found = [int(child) for task in tasks for child in task.read_text().split()]
+    return [child for child in found if word in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def alive(pid):

@@ -99,7 +99,10 @@ def test_a_peer_that_never_comes(start):
     (east,) = start({"east": ("--timeout", "2")})
     assert east.process.wait(timeout=30) == 1
     for rank in (0, 1):
-        assert "waited 2 s for site 'west'" in check_lines(east, rank)
+        line = (
+            f"waited 2 s for site 'west' (rank {rank}) and it never came: start it, or look at why it stopped"
+        )
+        assert check_lines(east, rank) == f"georun: {line}"
 
 
 @pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM])
