@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from geosim.errors import UsageError
+from geosim.files import whole_file
 
 FORMAT = 1
 WINDOWS, TRAIN, EXCHANGE, FLOWS = "windows", "train", "exchange", "flows"
@@ -107,7 +108,8 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
         UsageError: if the file cannot be written.
     """
     try:
-        path.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
+        with whole_file(path) as part:
+            part.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: cannot write the trace: {error.strerror}") from None
 

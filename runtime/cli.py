@@ -15,6 +15,7 @@ import typer
 from geosim import units
 from geosim.console import make_folder, parse_option, run_quietly
 from geosim.errors import UsageError
+from geosim.files import whole_file
 
 app = typer.Typer(
     name="georun", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -266,8 +267,9 @@ def _finite(value: Any) -> Any:
 def _write(folder: Path, result: dict[str, Any], policy: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "result.json").write_text(_json(result, indent=1) + "\n")
-        (folder / "policy.yaml").write_text(policy)
+        for name, text in (("result.json", _json(result, indent=1) + "\n"), ("policy.yaml", policy)):
+            with whole_file(folder / name) as part:
+                part.write_text(text)
     except OSError as error:
         raise UsageError(f"--out {folder}: cannot write: {error.strerror}") from None
 

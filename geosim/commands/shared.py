@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from geosim.errors import UsageError
+from geosim.files import whole_file
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -84,7 +85,8 @@ def check_writable(path: Path) -> None:
 
 def write_file(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        with whole_file(path) as part:
+            part.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: cannot write: {error.strerror}") from None
 

@@ -6,13 +6,13 @@ one is there.
 
 import csv
 import io
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from geosim.errors import UsageError
+from geosim.files import whole_file
 from geosim.questions.sweep import METRICS, Row, Sweep
 
 _KEY = b"geosim.sweep"
@@ -159,9 +159,8 @@ def _write_parquet(path: Path, sweep: Sweep, rows: Sequence[Row]) -> None:
         for row in rows
     ]
     table = pyarrow.Table.from_pylist(texts, schema=schema)
-    part = path.with_name(f"{path.name}.part")
-    parquet.write_table(table, part)
-    os.replace(part, path)
+    with whole_file(path) as part:
+        parquet.write_table(table, part)
 
 
 def _read_parquet(path: Path, sweep: Sweep) -> list[Row]:

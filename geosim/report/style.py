@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from geosim.errors import UsageError
+from geosim.files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +59,8 @@ def drawing(path: Path | str, rows: int, columns: int, size: tuple[float, float]
         yield list(figure.subplots(rows, columns, squeeze=False).flat)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path)
+            with whole_file(path) as part:
+                figure.savefig(part)
         except OSError as error:
             raise UsageError(f"{path}: cannot write: {error.strerror}") from None
 

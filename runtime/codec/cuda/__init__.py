@@ -1,10 +1,10 @@
 """The codec for CUDA devices, written in Triton.
 
-Nothing here has been run on a GPU. The kernels' logic is tested bit for bit under triton's interpreter on the
-CPU, and every kernel is compiled ahead of time for sm_90 (those that pass over all values for sm_80 and
-sm_100 too) and looked at: registers, spills, IEEE division, no contraction, no flushing of denormals, 64-bit
-offsets. What follows is by design, not measured. Bytes are memory traffic an fp32 element; values and
-residual are read and the residual is written, 12 bytes, in one pass:
+The kernels' logic is tested bit for bit under triton's interpreter on the CPU and, where there is one, on a
+GPU (docs/codecs.md has what an H200 measured). Every kernel is compiled ahead of time for sm_90 (those that
+pass over all values for sm_80 and sm_100 too) and looked at: registers, spills, IEEE division, contraction,
+flushing of denormals, 64-bit offsets. What follows is by design. Bytes are memory traffic an fp32 element;
+values and residual are read and the residual is written, 12 bytes, in one pass:
 
 - top-k of a piece or fragment: 12, some 1 % for a sample, then work in proportion to what travels. A decay
   below 1 costs 8 more; a scope whose sample was misleading some 24 more.
