@@ -26,13 +26,14 @@ from math import inf
 import simpy
 
 from geosim.cost.problem import Problem
-from geosim.cost.transport import window_after, window_restart
+from geosim.cost.transport import Path, window_after, window_restart
 from geosim.sim.jitter import LinkJitter
 from geosim.sim.network import Network, Ramp
 from geosim.sim.record import Tracer
 from geosim.sim.weather import WanCarrier, Weather
 
 # Most exchanges are like others before.
+_path_of = lru_cache(maxsize=4096)(Path.for_exchange)
 _window_after = lru_cache(maxsize=4096)(lambda window, size, limit: float(window_after(window, size, limit)))
 
 
@@ -123,7 +124,8 @@ class Wan:
         `mark`: after which part of the payload another event fires.
         """
         plan = self.links[link]
-        path = plan.path
+        size = payload_bytes * plan.wire_per_payload
+        path = _path_of(plan.path, size, flows)
         self.weather.sent(link)
         limit, first = path.window_limit(flows), path.initial_window(flows)
         window = self._window[link]
@@ -133,7 +135,6 @@ class Wan:
             idle = asked_s - self._silent_since[link]
             if path.restarts and idle >= path.rto_s:
                 window = float(window_restart(window, idle, first, path.rto_s, True))
-        size = payload_bytes * plan.wire_per_payload
         self._window[link] = _window_after(window, size, limit)
         ramp = Ramp(
             flows, path.rtt_s, window, limit, path.stream_rate(flows, alone=True), path.stream_rate(flows)
