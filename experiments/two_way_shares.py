@@ -1,32 +1,34 @@
 """What flows reach of a link while as many go the other way: the table of `cost.tcp.shares`.
 
-    python -m experiments.two_way_shares            # 8 minutes
+    python -m experiments.two_way_shares            # 5 minutes
 
-With a quarter of a second of silence before each, as between windows of a few steps: what an exchange takes
-beyond its first third, at most 8 bandwidth-delay products, over what the link would take; mean over paths,
-exchanges, directions and seeds. The longest exchanges only on the shorter path.
+With a second of silence before each, as in `experiments.exchange_alone`: the share at which the law of
+`cost.transport` has to stream, after its slow start, so that an exchange takes as long as in the window
+model; mean over paths, exchanges and seeds. The longest exchanges only on the shorter path.
 """
 
 from statistics import fmean
 
-import numpy as np
 from rich.table import Table
 
 from experiments.console import console
 from experiments.exchange_alone.predict import APART_S
 from geosim.cost.tcp.exchange import Duplex, exchanges
 from geosim.cost.tcp.shares import DEPTHS, FLOWS, LENGTHS
+from geosim.cost.transport import make_path, slow_start, window_after, window_restart
+from geosim.scenario import WanLink
 
 _PATHS = ((170, 0.02), (500, 0.06))  # segments in a round trip, round trip
-_MOST_FIRST = 8
 _SEEDS = 2
-_GAP_S = 0.25
+_GAP_S = 1.0
+_COUNT = 4
+_ENDLESS = 10**6  # segments
 
 
 def stream_share(
     algorithm: str, length: float, flows: int, depth: float, full_segments: int, rtt_s: float, seed: int = 0
 ) -> float:
-    """Share of a link's rate after the ramp, mean over directions and three exchanges.
+    """Share of a link's rate after the ramp, mean over all exchanges but the first.
 
     Args:
         algorithm, flows: of each direction.
@@ -37,18 +39,30 @@ def stream_share(
     """
     full = full_segments * 1500.0
     link = Duplex(
-        full / rtt_s, rtt_s, depth * full, window_segments=10**6, algorithm=algorithm, apart_s=APART_S,
+        full / rtt_s, rtt_s, depth * full, window_segments=_ENDLESS, algorithm=algorithm, apart_s=APART_S,
         seed=seed,
     )  # fmt: skip
-    size = -(-int(length * full_segments) // flows)
-    first = min(_MOST_FIRST, length / 3) * full_segments
-    shares = []
-    for progress in exchanges(link, size, flows, 4, _GAP_S)[1:]:
-        for way in progress.received:
-            times, received = np.array(way).T
-            begin, end = np.interp((first, size * flows), received, times)
-            shares.append((size * flows - first) / full_segments * rtt_s / (end - begin))
-    return fmean(shares)
+    segments = -(-int(length * full_segments) // flows)
+    took = fmean(p.seconds - rtt_s / 2 for p in exchanges(link, segments, flows, _COUNT, _GAP_S)[1:])
+    early, late = zip(*_ramps(link, segments * flows * link.segment_bytes, flows)[1:], strict=True)
+    return fmean(late) / link.rate_bytes_per_s / max(took - fmean(early), 1e-9)
+
+
+def _ramps(link: Duplex, size_bytes: float, flows: int) -> list[tuple[float, float]]:
+    """Of each exchange by the law: seconds of slow start, and bytes that are left then."""
+    wan = WanLink(
+        between=("a", "b"), bandwidth_bytes_per_s=link.rate_bytes_per_s, rtt_s=link.rtt_s,
+        congestion_control=link.algorithm, window_bytes=_ENDLESS * 1448.0, queue_bytes=link.queue_bytes,
+    )  # fmt: skip
+    path = make_path(wan, "a", two_way=True).for_exchange(size_bytes, flows)
+    limit, first = path.window_limit(flows), path.initial_window(flows)
+    window, out = first, []
+    for k in range(_COUNT):
+        if k:
+            window = float(window_restart(window, _GAP_S, first, path.rto_s, path.restarts))
+        out.append(slow_start(size_bytes, path.rate_bytes_per_s, path.rtt_s, window, limit))
+        window = float(window_after(window, size_bytes, limit))
+    return out
 
 
 def main() -> None:

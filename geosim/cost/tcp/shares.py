@@ -2,84 +2,66 @@
 
 Where bulk flows both ways at once, acknowledgements wait behind data, arrive in bunches, and look like delay
 or like a full path (Zhang, Shenker and Clark, SIGCOMM 1991). How much of the link is left depends on the
-queue's depth over the bandwidth-delay product, and on how many flows have to share: an exchange is over when
-the slowest is. The window model (`cost.tcp.exchange`) takes a second for such a path, too long for millions
-of policies; so its answers for some depths and flows stand here, made never to fall with the depth. They are
-for exchanges of 24 bandwidth-delay products after a quarter of a second of silence
-(`python -m experiments.two_way_shares`).
+queue's depth over the bandwidth-delay product, on how many flows have to share, since an exchange is over
+when the slowest is, and on how long an exchange goes on after slow start has ended. The window model
+(`cost.tcp.exchange`) takes a second for such a path, too long for millions of policies; so its answers for
+some depths, flows and lengths stand here, made never to fall with the depth. They are for exchanges after a
+second of silence (`python -m experiments.two_way_shares`).
 """
 
 from typing import Any
 
 FLOWS = (1, 2, 4, 8)
-LENGTHS = (6, 24, 120)  # of an exchange, in bandwidth-delay products
+LENGTHS = (24, 120)  # of an exchange, in bandwidth-delay products
 DEPTHS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the queue, in bandwidth-delay products
 SHARES = {  # by algorithm, length and number of flows, over the depths
     "cubic": (
         (
-            (0.59, 0.67, 0.8, 0.87, 0.89),
-            (0.48, 0.59, 0.76, 0.86, 0.88),
-            (0.4, 0.57, 0.72, 0.85, 0.86),
-            (0.46, 0.49, 0.63, 0.83, 0.86),
+            (0.61, 0.71, 0.82, 0.87, 0.87),
+            (0.51, 0.56, 0.75, 0.83, 0.83),
+            (0.46, 0.55, 0.74, 0.83, 0.83),
+            (0.43, 0.48, 0.7, 0.84, 0.84),
         ),
         (
-            (0.59, 0.67, 0.8, 0.87, 0.89),
-            (0.48, 0.59, 0.76, 0.86, 0.88),
-            (0.4, 0.57, 0.72, 0.85, 0.86),
-            (0.46, 0.49, 0.63, 0.83, 0.86),
-        ),
-        (
-            (0.59, 0.67, 0.8, 0.87, 0.89),
-            (0.48, 0.59, 0.76, 0.86, 0.88),
-            (0.4, 0.57, 0.72, 0.85, 0.86),
-            (0.46, 0.49, 0.63, 0.83, 0.86),
+            (0.58, 0.7, 0.76, 0.89, 0.95),
+            (0.54, 0.57, 0.71, 0.74, 0.88),
+            (0.58, 0.61, 0.66, 0.66, 0.89),
+            (0.63, 0.65, 0.69, 0.7, 0.7),
         ),
     ),
     "reno": (
         (
-            (0.5, 0.66, 0.74, 0.84, 0.91),
-            (0.47, 0.59, 0.69, 0.69, 0.69),
-            (0.47, 0.56, 0.59, 0.59, 0.59),
-            (0.51, 0.54, 0.54, 0.54, 0.54),
+            (0.53, 0.62, 0.72, 0.87, 0.99),
+            (0.49, 0.54, 0.64, 0.75, 0.81),
+            (0.49, 0.53, 0.53, 0.53, 0.56),
+            (0.51, 0.51, 0.51, 0.63, 0.63),
         ),
         (
-            (0.5, 0.66, 0.74, 0.84, 0.91),
-            (0.47, 0.59, 0.69, 0.69, 0.69),
-            (0.47, 0.56, 0.59, 0.59, 0.59),
-            (0.51, 0.54, 0.54, 0.54, 0.54),
-        ),
-        (
-            (0.5, 0.66, 0.74, 0.84, 0.91),
-            (0.47, 0.59, 0.69, 0.69, 0.69),
-            (0.47, 0.56, 0.59, 0.59, 0.59),
-            (0.51, 0.54, 0.54, 0.54, 0.54),
+            (0.59, 0.68, 0.77, 0.86, 0.93),
+            (0.55, 0.63, 0.79, 0.82, 0.9),
+            (0.56, 0.66, 0.71, 0.81, 0.81),
+            (0.6, 0.66, 0.69, 0.69, 0.76),
         ),
     ),
     "bbr": (
         (
-            (0.98, 0.98, 0.98, 0.98, 0.98),
-            (0.96, 0.97, 0.97, 0.97, 0.97),
-            (0.93, 0.95, 0.95, 0.95, 0.95),
-            (0.89, 0.92, 0.92, 0.92, 0.92),
+            (0.99, 0.99, 0.99, 0.99, 0.99),
+            (0.95, 0.97, 0.97, 0.97, 0.97),
+            (0.93, 0.94, 0.94, 0.94, 0.94),
+            (0.87, 0.92, 0.92, 0.93, 0.93),
         ),
         (
-            (0.98, 0.98, 0.98, 0.98, 0.98),
-            (0.96, 0.97, 0.97, 0.97, 0.97),
-            (0.93, 0.95, 0.95, 0.95, 0.95),
-            (0.89, 0.92, 0.92, 0.92, 0.92),
-        ),
-        (
-            (0.98, 0.98, 0.98, 0.98, 0.98),
-            (0.96, 0.97, 0.97, 0.97, 0.97),
-            (0.93, 0.95, 0.95, 0.95, 0.95),
-            (0.89, 0.92, 0.92, 0.92, 0.92),
+            (0.96, 0.96, 0.96, 0.96, 0.96),
+            (0.9, 0.9, 0.9, 0.9, 0.9),
+            (0.9, 0.9, 0.9, 0.9, 0.9),
+            (0.9, 0.9, 0.9, 0.9, 0.9),
         ),
     ),
 }
 
 
 def two_way_shares(
-    algorithm: str, full_bytes: Any, queue_bytes: Any, length: int = LENGTHS[1]
+    algorithm: str, full_bytes: Any, queue_bytes: Any, length: int = LENGTHS[0]
 ) -> tuple[Any, ...]:
     """Shares of a link's rate for `FLOWS` flows each way, scalars or traced by JAX.
 
