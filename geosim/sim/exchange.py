@@ -33,7 +33,6 @@ from geosim.sim.record import Tracer
 from geosim.sim.weather import WanCarrier, Weather
 
 # Most exchanges are like others before.
-_path_of = lru_cache(maxsize=4096)(Path.for_exchange)
 _window_after = lru_cache(maxsize=4096)(lambda window, size, limit: float(window_after(window, size, limit)))
 
 
@@ -83,6 +82,8 @@ class Wan:
         self.load = Counter(self.link_of)  # payloads of an exchange on each link
         self._window: list[float | None] = [None] * len(links)
         self._silent_since = [0.0] * len(links)
+        # By link, size and flows: a path, and what it is for such exchanges.
+        self._paths: dict[tuple[int, float, int], tuple[Path, Path]] = {}
         # What waits until its link has sent what became ready before, by link; nothing where it is free.
         self._queues: dict[int, deque[Callable[[], None]]] = {}
         self.links = list(links)
@@ -125,7 +126,7 @@ class Wan:
         """
         plan = self.links[link]
         size = payload_bytes * plan.wire_per_payload
-        path = _path_of(plan.path, size, flows)
+        path = self._path_of(link, size, flows)
         self.weather.sent(link)
         limit, first = path.window_limit(flows), path.initial_window(flows)
         window = self._window[link]
@@ -144,6 +145,14 @@ class Wan:
         assert event.callbacks is not None
         event.callbacks.append(partial(self._silent, link))
         return event
+
+    def _path_of(self, link: int, size_bytes: float, flows: int) -> Path:
+        """A link's path, as it is now, for such exchanges; most are like others before."""
+        plain, key = self.links[link].path, (link, size_bytes, flows)
+        known = self._paths.get(key)
+        if known is None or known[0] is not plain:
+            known = self._paths[key] = (plain, plain.for_exchange(size_bytes, flows))
+        return known[1]
 
     def carried(self) -> list[float]:
         """Bytes that each link has carried so far."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import experiments
 from experiments.exchange_alone.compare import interval, summary
 from experiments.exchange_alone.grid import GRID
-from experiments.exchange_alone.predict import by_windows, link_of
+from experiments.exchange_alone.predict import by_law, by_windows, link_of
 from experiments.exchange_alone.store import RESULTS, load
 from experiments.two_way_shares import stream_share
 from geosim.cost.tcp.clock import Clock
@@ -154,15 +154,51 @@ def test_what_linux_took():
         ), name
 
 
+COMPARED = Path(experiments.__file__).parent / "results/exchange_alone_predicted.json"
+REPORTED = {
+    "without loss": "without loss",
+    "a third of the 78, drawn (seed 8312)": "drawn third",
+    "the other two thirds": "other two thirds",
+    "loss 0.01 to 1 %": "with loss",
+    "held out, without loss": "held out, without loss",
+    "held out, loss 0.05 to 0.2 %": "held out, with loss",
+}
+
+
 def test_the_committed_comparison_holds_its_bars():
-    said = json.loads(
-        (Path(experiments.__file__).parent / "results/exchange_alone_predicted.json").read_text()
-    )
-    assert summary(said["points"]) == said["summary"]
-    assert said["summary"]["without loss"]["points"] >= 60
-    assert said["summary"]["without loss"]["windows_mean"] <= 0.06
-    assert said["summary"]["with loss"]["windows_mean"] <= 0.15
-    assert said["summary"]["drawn third"]["windows_mean"] <= 0.06
+    """Those of the law without loss, 6 % on the mean and 25 % at worst, are missed."""
+    said = json.loads(COMPARED.read_text())
+    groups = said["summary"]
+    assert summary(said["points"]) == groups
+    assert groups["without loss"]["points"] == 78
+    assert groups["without loss"]["windows_mean"] <= 0.06
+    assert groups["without loss"]["windows_worst"] <= 0.25
+    assert groups["drawn third"]["windows_mean"] <= 0.06
+    assert groups["without loss"]["law_mean"] <= 0.07
+    assert groups["with loss"]["windows_mean"] <= 0.15
+    assert groups["with loss"]["law_mean"] <= 0.15
+
+
+def test_the_docs_report_the_committed_comparison():
+    groups = json.loads(COMPARED.read_text())["summary"]
+    docs = (Path(experiments.__file__).parents[1] / "docs/transport.md").read_text().replace("*", "")
+    for name, group in REPORTED.items():
+        of = groups[group]
+        cells = [str(of["points"])]
+        for kind in ("windows", "law"):
+            cells += [f"{100 * of[f'{kind}_mean']:.1f} %", f"{100 * of[f'{kind}_worst']:.0f} %"]
+        assert f"| {name} | {' | '.join(cells)} |" in docs, (name, cells)
+
+
+def test_the_law_is_as_committed():
+    """All points that were measured, without the window model's, which takes half a minute."""
+    known = load(RESULTS)
+    for row in json.loads(COMPARED.read_text())["points"]:
+        seen = known[row["name"]]
+        point = next(p for p in GRID if p.name == row["name"])
+        each = len(seen["seconds"]) // seen["sets"]
+        assert by_law(point, each) == pytest.approx(row["law_s"], rel=1e-6), row["name"]
+        assert row["measured_s"] == seen["mean_s" if point.loss else "median_s"]
 
 
 def test_connections_that_begin_apart_do_so_within_what_is_said():
