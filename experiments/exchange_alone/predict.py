@@ -13,6 +13,9 @@ WINDOW_SEGMENTS = 2000  # what Linux's 4 MiB of socket buffer hold, 0.69 of them
 _LEAST_QUEUE_BYTES = 256 * 1024
 # What the emulated link adds: `ping_s` of the results, less the round trip, for one direction.
 WAKE_S = 2.5e-4
+# How an end's threads begin one after the other: `began_s` of the results.
+APART_S = 2e-4
+COPY_BYTES_PER_S = 4.5e9
 _LOSSY_SEEDS = 60
 
 
@@ -22,6 +25,7 @@ def link_of(point: Point, seed: int = 0) -> Duplex:
     return Duplex(
         point.rate_bytes_per_s, point.rtt_s, max(full, _LEAST_QUEUE_BYTES),
         window_segments=WINDOW_SEGMENTS, algorithm=point.algorithm, loss=point.loss, wake_s=WAKE_S, seed=seed,
+        apart_s=APART_S, copy_bytes_per_s=COPY_BYTES_PER_S,
     )  # fmt: skip
 
 
@@ -64,9 +68,10 @@ def by_law(point: Point, repeats: int) -> float:
         between=("a", "b"), bandwidth_bytes_per_s=point.rate_bytes_per_s, rtt_s=point.rtt_s + 2 * WAKE_S,
         loss=point.loss, congestion_control=point.algorithm, window_bytes=WINDOW_SEGMENTS * MSS,
     )  # fmt: skip
-    path = make_path(link, "a", point.both)
+    size = wire_bytes(point.size_bytes, link)
+    path = make_path(link, "a", point.both).for_exchange(size, point.flows)
     limit, first = path.open_limit(point.flows), path.initial_window(point.flows)
-    size, window, seconds = wire_bytes(point.size_bytes, link), first, 0.0
+    window, seconds = first, 0.0
     for k in range(1 if point.fresh else repeats + 1):
         if k:
             window = float(window_restart(window, point.gap_s, first, path.rto_s, path.restarts))

@@ -76,6 +76,10 @@ class LinkPlan:
             fragment.payload_bytes * self.wire_per_payload, 1.0
         )
 
+    def path_of(self, fragment: "FragmentPlan") -> Path:
+        """The path as a fragment's payloads meet it."""
+        return self.path.for_exchange(fragment.payload_bytes * self.wire_per_payload, fragment.flows)
+
     def path_at(self, at_s: float) -> Path:
         """The path with the bandwidth that the trace gives at a time."""
         rates = [rate for start, rate in self.trace if start <= at_s]

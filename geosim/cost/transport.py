@@ -13,13 +13,13 @@ window model: recovery after a queue overflow, acknowledgements' own bytes.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from geosim.cost.tcp.shares import FLOWS, share_of, two_way_shares
+from geosim.cost.tcp.shares import FLOWS, LENGTHS, share_of, shares_at, two_way_shares
 from geosim.scenario import WanLink
 
 HEADER_BYTES = 52  # IPv4 20, TCP 20, timestamps 12
@@ -32,6 +32,7 @@ _BBR_GAIN = 2.0  # its window over the bandwidth-delay product
 _BBR_LOSS_LIMIT = 0.2
 _LOSS_PARTS = 8
 _KEPT = {"cubic": _CUBIC_BETA, "reno": 0.5, "bbr": 1.0}
+_BBR_PACE_GAIN = 2.885  # as it starts up: 2 / ln 2
 _BBR_START_UP_GAIN = 2.89  # its largest window over the bandwidth-delay product
 # Windows of data in a send buffer that the kernel has let grow: it gives 2 windows (BBR: 3) of full packets
 # with their bookkeeping (Linux, `tcp_sndbuf_expand`), 2304 bytes for 1448 of data, and holds 0.69 as data.
@@ -58,6 +59,9 @@ class Path:
             and the most that the kernel takes before it has left.
         peak_bytes: the largest window that all flows together have had after many exchanges.
         buffer_windows: how many of its largest windows a send buffer holds.
+        ends: that wait for each other's transfers: 2 where as much goes the other way.
+        shares_by_length: `stream_shares` of exchanges of `cost.tcp.shares.LENGTHS`; none: all the same.
+        pace_gain: pace over the rate that was last delivered, of flows that go on as they were after silence.
     """
 
     rate_bytes_per_s: float
@@ -73,6 +77,27 @@ class Path:
     flow_buffer_bytes: float = math.inf
     peak_bytes: float = math.inf
     buffer_windows: float = math.inf
+    ends: int = 1
+    shares_by_length: tuple[tuple[float, ...], ...] = ()
+    pace_gain: float = math.inf
+
+    def for_exchange(self, size_bytes: Any, flows: int) -> "Path":
+        """The path as exchanges of `size_bytes` on the wire over `flows` flows meet it, one after another.
+
+        The longer an exchange, the more of a link loss-based flows reach both ways. BBR that has not filled
+        the path is still starting up and sends at `pace_gain` times what it last saw delivered: the exchange
+        over the time t that it took to send and a round trip (Linux, `bbr_update_bw`, `bbr_cwnd_event`). So
+        t = RTT / (gain - 1), a window of (gain - 1) exchanges; its first window is sent at that pace, too.
+        """
+        shares = self.stream_shares
+        if self.shares_by_length:
+            full = self.rate_bytes_per_s * self.rtt_s
+            shares = shares_at(self.shares_by_length, size_bytes / full if full > 0 else math.inf)
+        held = self.held_bytes
+        if self.pace_gain < math.inf:
+            first = self.pace_gain * flows * self.flow_initial_bytes
+            held = min(held, max((self.pace_gain - 1) * size_bytes, first))
+        return replace(self, stream_shares=shares, held_bytes=held)
 
     def window_limit(self, flows: int) -> float:
         """The most that `flows` flows together have in flight."""
@@ -147,15 +172,14 @@ def make_path(link: WanLink, source: str, two_way: bool = False) -> Path:
     gain = _BBR_GAIN if bbr else _LOSS_BASED_GAIN
     queue = max(full, _LEAST_QUEUE_BYTES) if link.queue_bytes is None else link.queue_bytes
     held = min(full * gain, full + queue)
+    by_length = tuple(two_way_shares(link.congestion_control, full, queue, length) for length in LENGTHS)
     return Path(
         rate_bytes_per_s=rate,
         rtt_s=link.rtt_s,
         flow_window_bytes=min(link.window_bytes, lossy) / share,
         flow_initial_bytes=link.initial_window_bytes / share,
         held_bytes=held,
-        stream_shares=two_way_shares(link.congestion_control, full, queue)
-        if two_way
-        else (1.0,) * len(FLOWS),
+        stream_shares=by_length[0] if two_way else (1.0,) * len(FLOWS),
         rto_s=link.rtt_s + max(LEAST_RTO_S, 4 * link.jitter_s),
         restarts=not bbr,
         loss_per_byte=link.loss / link.mtu_bytes,
@@ -163,6 +187,9 @@ def make_path(link: WanLink, source: str, two_way: bool = False) -> Path:
         flow_buffer_bytes=link.window_bytes / share,
         peak_bytes=_BBR_START_UP_GAIN * full if bbr else full + queue,
         buffer_windows=_BBR_BUFFER_WINDOWS if bbr else _BUFFER_WINDOWS,
+        ends=2 if two_way else 1,
+        shares_by_length=by_length if two_way else (),
+        pace_gain=_BBR_PACE_GAIN if bbr else math.inf,
     )
 
 
@@ -280,9 +307,10 @@ def time_under_loss(
     Slow start until the first loss, which comes after a number of bytes that is exponentially distributed.
     There the window falls to `kept` of itself, and again with every further loss, whose number in m bytes is
     Poisson: the mean of 1 / W grows with exp((1 / kept - 1) p m), until W is the response function's. Of n
-    flows the slowest is taken to meet 1 + 1/2 + ... + 1/n times as many losses as the mean one. The mean over
-    the first loss's place is that of the midpoints of eight equally likely parts. Never faster with more
-    loss, never slower with more bandwidth, a shorter way or less to send.
+    flows the slowest is taken to meet 1 + 1/2 + ... + 1/n times as many losses as the mean one. The first
+    loss's place is the midpoint of one of eight equally likely parts; the mean is over these, or, where an
+    exchange waits for both ends, over the later of two that are drawn apart. Never faster with more loss,
+    never slower with more bandwidth, a shorter way or less to send.
 
     After many times 1/p packets on the same connections this is `send_time` within `window_limit`, which is
     what simulated runs take from their first exchange on. Left out: what timeouts cost.
@@ -303,6 +331,7 @@ def time_under_loss(
     size, sent = xp.asarray(size_bytes, dtype=float), xp.asarray(sent_bytes, dtype=float)
     window = xp.maximum(xp.minimum(xp.asarray(window, dtype=float), limit), 1.0)
     steady = flows * path.flow_window_bytes
+    ends = 1 if alone else path.ends
     slowest = sum(1 / (flow + 1) for flow in range(flows))
     growth = (1 / path.kept - 1) * path.loss_per_byte * slowest / flows
     # A loss just before the end costs no less than the ramp's own pace: else a later loss could cost more.
@@ -315,9 +344,12 @@ def time_under_loss(
         begin = begin * xp.exp(-xp.minimum(growth * xp.maximum(sent - first, 0.0), 100.0))
         lossy = _ramp(xp, until, window, stream, path.rtt_s)
         lossy = lossy + _falling(xp, size - until, begin, steady, growth, stream, path.rtt_s)
-        total = total + xp.where(first - sent >= size, free, xp.maximum(at_least, lossy))
+        # Of two ends the one whose first loss comes earlier is the later one.
+        after = _LOSS_PARTS - part - 1
+        weight = ((after + 1) ** ends - after**ends) / _LOSS_PARTS**ends
+        total = total + weight * xp.where(first - sent >= size, free, xp.maximum(at_least, lossy))
     # Something lost has to come again before the exchange is over.
-    return total / _LOSS_PARTS + path.rtt_s * (1 - xp.exp(-path.loss_per_byte * size))
+    return total + path.rtt_s * (1 - xp.exp(-path.loss_per_byte * ends * size))
 
 
 def _ramp(xp: Any, size: Any, window: Any, stream: float, rtt_s: float) -> Any:
@@ -353,8 +385,8 @@ def time_for(
     window, then its last byte crosses (Gloo's send and receive over TCP: gloo/transport/tcp/pair.cc). Where
     the link loses packets, `sent_bytes` is what the same connections have carried before.
     """
-    path = make_path(link, source, two_way)
+    size = wire_bytes(payload_bytes, link)
+    path = make_path(link, source, two_way).for_exchange(size, flows)
     limit, first = path.open_limit(flows), path.initial_window(flows)
     window = window_restart(limit, min(idle_s, 1e9), first, path.rto_s, path.restarts)
-    size = wire_bytes(payload_bytes, link)
     return link.rtt_s + float(time_under_loss(size, path, flows, window, sent_bytes))

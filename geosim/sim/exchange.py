@@ -26,7 +26,7 @@ from math import inf
 import simpy
 
 from geosim.cost.problem import Problem
-from geosim.cost.transport import window_after, window_restart
+from geosim.cost.transport import Path, window_after, window_restart
 from geosim.sim.jitter import LinkJitter
 from geosim.sim.network import Network, Ramp
 from geosim.sim.record import Tracer
@@ -82,6 +82,8 @@ class Wan:
         self.load = Counter(self.link_of)  # payloads of an exchange on each link
         self._window: list[float | None] = [None] * len(links)
         self._silent_since = [0.0] * len(links)
+        # By link, size and flows: a path, and what it is for such exchanges.
+        self._paths: dict[tuple[int, float, int], tuple[Path, Path]] = {}
         # What waits until its link has sent what became ready before, by link; nothing where it is free.
         self._queues: dict[int, deque[Callable[[], None]]] = {}
         self.links = list(links)
@@ -123,7 +125,8 @@ class Wan:
         `mark`: after which part of the payload another event fires.
         """
         plan = self.links[link]
-        path = plan.path
+        size = payload_bytes * plan.wire_per_payload
+        path = self._path_of(link, size, flows)
         self.weather.sent(link)
         limit, first = path.window_limit(flows), path.initial_window(flows)
         window = self._window[link]
@@ -133,7 +136,6 @@ class Wan:
             idle = asked_s - self._silent_since[link]
             if path.restarts and idle >= path.rto_s:
                 window = float(window_restart(window, idle, first, path.rto_s, True))
-        size = payload_bytes * plan.wire_per_payload
         self._window[link] = _window_after(window, size, limit)
         ramp = Ramp(
             flows, path.rtt_s, window, limit, path.stream_rate(flows, alone=True), path.stream_rate(flows)
@@ -143,6 +145,14 @@ class Wan:
         assert event.callbacks is not None
         event.callbacks.append(partial(self._silent, link))
         return event
+
+    def _path_of(self, link: int, size_bytes: float, flows: int) -> Path:
+        """A link's path, as it is now, for such exchanges; most are like others before."""
+        plain, key = self.links[link].path, (link, size_bytes, flows)
+        known = self._paths.get(key)
+        if known is None or known[0] is not plain:
+            known = self._paths[key] = (plain, plain.for_exchange(size_bytes, flows))
+        return known[1]
 
     def carried(self) -> list[float]:
         """Bytes that each link has carried so far."""

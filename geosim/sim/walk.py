@@ -57,10 +57,12 @@ class Walk:
             "rto": np.array([link.path.rto_s for link in p.links]),
             "restarts": np.array([link.path.restarts for link in p.links], dtype=bool),
             "wire": np.array([link.wire_per_payload for link in p.links]),
-            "limit": np.array([[k.path.window_limit(f.flows) for k in p.links] for f in p.fragments]),
-            "first": np.array([[k.path.initial_window(f.flows) for k in p.links] for f in p.fragments]),
-            "stream": np.array([[k.path.stream_rate(f.flows) for k in p.links] for f in p.fragments]),
-            "alone": np.array([[k.path.stream_rate(f.flows, True) for k in p.links] for f in p.fragments]),
+            "limit": np.array([[k.path_of(f).window_limit(f.flows) for k in p.links] for f in p.fragments]),
+            "first": np.array([[k.path_of(f).initial_window(f.flows) for k in p.links] for f in p.fragments]),
+            "stream": np.array([[k.path_of(f).stream_rate(f.flows) for k in p.links] for f in p.fragments]),
+            "alone": np.array(
+                [[k.path_of(f).stream_rate(f.flows, True) for k in p.links] for f in p.fragments]
+            ),
             "room": np.array([[k.payloads_buffered(f) for k in p.links] for f in p.fragments]),
         }
 

@@ -27,6 +27,7 @@ from geosim.scenario import WanLink
 RATES = st.floats(1e5, 1e10)
 TRIPS = st.floats(1e-4, 0.4)
 SIZES = st.floats(1.0, 1e10)
+ALGORITHMS = st.sampled_from(("cubic", "reno", "bbr"))
 
 
 def wan(rate: float = 12.5e6, rtt: float = 0.04, **fields: object) -> WanLink:
@@ -81,9 +82,44 @@ def test_both_ways_a_shorter_way_costs_no_more_than_the_share(
 ) -> None:
     """The first bandwidth-delay product goes at the whole rate, and a short path's is less."""
     near = wan(rate, rtt * less, congestion_control=algorithm)
-    share = share_of(make_path(near, "a", two_way=True).stream_shares, flows)
+    path = make_path(near, "a", two_way=True).for_exchange(wire_bytes(size, near), flows)
+    share = share_of(path.stream_shares, flows)
     far = time_for(size, wan(rate, rtt, congestion_control=algorithm), "a", flows, two_way=True)
     assert time_for(size, near, "a", flows, two_way=True) <= far / share * (1 + 1e-9)
+
+
+@given(ALGORITHMS, SIZES, RATES, TRIPS, st.floats(1.0, 4.0), st.integers(1, 8))
+def test_both_ways_more_bandwidth_and_less_to_send_are_never_slower(
+    algorithm: str, size: float, rate: float, rtt: float, more: float, flows: int
+) -> None:
+    """Shares grow with an exchange's length in bandwidth-delay products, but by less than the length."""
+    fields = {"congestion_control": algorithm}
+    time = time_for(size, wan(rate, rtt, **fields), "a", flows, two_way=True) * (1 + 1e-9)
+    assert time_for(size, wan(rate * more, rtt, **fields), "a", flows, two_way=True) <= time
+    assert time_for(size / more, wan(rate, rtt, **fields), "a", flows, two_way=True) <= time
+
+
+@pytest.mark.parametrize(("rate", "rtt", "seconds"), [(125e6, 0.2, 0.2089), (125e6, 0.04, 0.0413)])
+def test_bbr_after_silence_goes_at_the_pace_of_its_start_up(rate: float, rtt: float, seconds: float) -> None:
+    """Measured medians of 1 MiB: half a round trip more than a burst takes (docs/transport.md)."""
+    link = wan(rate, rtt + 5e-4, congestion_control="bbr")
+    size = wire_bytes(2**20, link)
+    path = make_path(link, "a", two_way=True).for_exchange(size, 1)
+    limit, stream = path.window_limit(1), path.stream_rate(1)
+    took = float(send_time(size, rate, link.rtt_s, limit, limit, stream))
+    assert took == pytest.approx(link.rtt_s / 1.885)
+    assert took + link.rtt_s / 2 == pytest.approx(seconds, rel=0.03)
+
+
+def test_under_loss_an_exchange_waits_for_the_later_of_two_ends() -> None:
+    """The eight midpoints, taken twice and apart: the mean of the later ones."""
+    link = wan(1.25e7, 0.04, loss=1e-3, congestion_control="reno")
+    path = replace(make_path(link, "a", two_way=True), ends=1)
+    window, size = path.initial_window(1), 1e6
+    alone = float(time_under_loss(size, path, 1, window))
+    both = float(time_under_loss(size, replace(path, ends=2), 1, window))
+    assert alone * 1.05 < both < alone * 2
+    assert float(time_under_loss(size, replace(path, ends=2), 1, window, alone=True)) < both
 
 
 @given(SIZES, RATES, TRIPS)
@@ -146,7 +182,6 @@ def test_the_default_window_is_what_one_flow_gets_of_a_long_fat_path() -> None:
     )
 
 
-ALGORITHMS = st.sampled_from(("cubic", "reno", "bbr"))
 LOSSES = st.floats(1e-7, 0.5)
 
 
@@ -238,7 +273,7 @@ def test_under_loss_the_law_is_near_the_window_model(
     algorithm: str, rate: float, rtt: float, segments: int, loss: float
 ) -> None:
     link = Duplex(rate, rtt, max(rate * rtt, 262144.0), algorithm=algorithm, loss=loss)
-    seen = fmean(exchanges(replace(link, seed=s), segments, 1, 1, 0.0)[0].seconds for s in range(30))
+    seen = fmean(exchanges(replace(link, seed=s), segments, 1, 1, 0.0)[0].seconds for s in range(60))
     law = time_for(
         segments * 1448, wan(rate, rtt, loss=loss, congestion_control=algorithm), "a", two_way=True
     )

@@ -39,6 +39,7 @@ def plain(rule, seconds, *, sites=2, rtt=0.2, buffer=1e6, steps=()):
             peak_bytes=1e15,
             flow_buffer_bytes=buffer * size / problem.fragments[0].flows,
             stream_shares=(1.0,) * 4,
+            shares_by_length=(),
         )
         links.append(dataclasses.replace(link, path=path))
     fragments = [

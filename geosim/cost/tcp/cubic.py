@@ -67,16 +67,21 @@ class Cubic(Control):
             return
         if self._least_s == 0 or sample.rtt_s < self._least_s:
             self._least_s = sample.rtt_s
-        if not self._found and flow.is_slow_start and flow.cwnd >= _LOW_WINDOW:
+        if not self._found and flow.is_slow_start:
             self._hystart(flow, sample)
+
+    def _begin_round(self, flow: "Flow") -> None:
+        self._round_start = self._last_ack = flow.clock.now
+        self._end = flow.next
+        self._round_rtt = float("inf")
+        self._samples = 0
 
     def _hystart(self, flow: "Flow", sample: Sample) -> None:
         now = sample.now
-        if flow.unacked > self._end:
-            self._round_start = self._last_ack = now
-            self._end = flow.next
-            self._round_rtt = float("inf")
-            self._samples = 0
+        if flow.unacked > self._end:  # whatever the window, so that a round is a flight
+            self._begin_round(flow)
+        if flow.cwnd < _LOW_WINDOW:
+            return
         if now - self._last_ack <= _TRAIN_GAP_S:
             self._last_ack = now
             pace = 2 * flow.cwnd / flow.srtt_s * 1448 if flow.srtt_s > 0 else float("inf")
@@ -148,4 +153,4 @@ class Cubic(Control):
         self._reset()
         self._least_s = 0.0
         self._found = False
-        self._end = -1
+        self._begin_round(flow)

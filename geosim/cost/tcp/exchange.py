@@ -5,6 +5,7 @@ number of segments over each; it is over when the last has come. Acknowledgement
 of the other (Zhang, Shenker and Clark, SIGCOMM 1991).
 """
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -42,8 +43,9 @@ class Duplex:
         loss: probability that a segment is lost.
         host_s: mean time that hosts take to see what has arrived, evenly spread from none to twice that. It
             also keeps flows out of step that nothing else tells apart (Floyd and Jacobson, 1992).
-        apart_s: within how long an end's connections begin to send, each at random: threads that wake one by
-            one.
+        apart_s: mean time from one of an end's connections' beginning to send to the next one's, in an order
+            drawn anew for each exchange: threads that wake one by one.
+        copy_bytes_per_s: how fast a thread copies what its send buffer takes; the next one begins after that.
         wake_s: how much longer it takes where nothing has arrived for a millisecond: processors that sleep.
         seed: of losses and of these.
     """
@@ -58,6 +60,7 @@ class Duplex:
     host_s: float = 5e-5
     wake_s: float = 0.0
     apart_s: float = 0.0
+    copy_bytes_per_s: float = math.inf
     seed: int = 0
 
 
@@ -117,7 +120,7 @@ def exchanges(
     for k in range(count):
         if k:
             clock.idle(gap_s)
-        apart = [[chance.uniform(0, link.apart_s) if link.apart_s else 0.0 for _ in side] for side in senders]
+        apart = [_begins(link, side, segments, chance) for side in senders]
         out.append(_one(clock, ways, senders, segments, watch, skew_s * chance.random(), apart))
     return out
 
@@ -179,6 +182,20 @@ def _one(
             ways[way].offer_small(clock.now, NOTICE_BYTES)
             flow.last_sent_s = clock.now
     return progress
+
+
+def _begins(link: Duplex, side: list[Flow], segments: int, chance: random.Random) -> list[float]:
+    """How much later than the exchange each of an end's connections begins."""
+    begins = [0.0] * len(side)
+    if len(side) == 1 or (not link.apart_s and link.copy_bytes_per_s == math.inf):
+        return begins
+    later = 0.0
+    for i in chance.sample(range(len(side)), len(side)):
+        begins[i] = later
+        # Linux, `tcp_sndbuf_expand`: two windows.
+        taken = min(segments, link.window_segments, 2 * side[i].cwnd)
+        later += 2 * link.apart_s * chance.random() + taken * link.segment_bytes / link.copy_bytes_per_s
+    return begins
 
 
 def _give(side: list[Flow], segments: int) -> None:

@@ -2,40 +2,68 @@
 
 Where bulk flows both ways at once, acknowledgements wait behind data, arrive in bunches, and look like delay
 or like a full path (Zhang, Shenker and Clark, SIGCOMM 1991). How much of the link is left depends on the
-queue's depth over the bandwidth-delay product, and on how many flows have to share: an exchange is over when
-the slowest is. The window model (`cost.tcp.exchange`) takes a second for such a path, too long for millions
-of policies; so its answers for some depths and flows stand here, made never to fall with the depth. They are
-for exchanges of 24 bandwidth-delay products after a quarter of a second of silence
-(`python -m experiments.two_way_shares`).
+queue's depth over the bandwidth-delay product, on how many flows have to share, since an exchange is over
+when the slowest is, and on how long an exchange goes on after slow start has ended. The window model
+(`cost.tcp.exchange`) takes a second for such a path, too long for millions of policies; so its answers for
+some depths, flows and lengths stand here, made never to fall with the depth. Those of the shorter length are
+from an earlier run after a quarter of a second of silence, those of the longer one after a second
+(`python -m experiments.two_way_shares` prints both as they are now; docs/transport.md has the difference).
 """
 
 from typing import Any
 
 FLOWS = (1, 2, 4, 8)
+LENGTHS = (24, 120)  # of an exchange, in bandwidth-delay products
 DEPTHS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the queue, in bandwidth-delay products
-SHARES = {
+SHARES = {  # by algorithm, length and number of flows, over the depths
     "cubic": (
-        (0.59, 0.67, 0.80, 0.87, 0.89),
-        (0.48, 0.59, 0.76, 0.86, 0.88),
-        (0.40, 0.57, 0.72, 0.85, 0.86),
-        (0.46, 0.49, 0.63, 0.83, 0.86),
+        (
+            (0.59, 0.67, 0.8, 0.87, 0.89),
+            (0.48, 0.59, 0.76, 0.86, 0.88),
+            (0.4, 0.57, 0.72, 0.85, 0.86),
+            (0.46, 0.49, 0.63, 0.83, 0.86),
+        ),
+        (
+            (0.58, 0.7, 0.76, 0.89, 0.95),
+            (0.54, 0.57, 0.71, 0.74, 0.88),
+            (0.58, 0.61, 0.66, 0.66, 0.89),
+            (0.63, 0.65, 0.69, 0.7, 0.7),
+        ),
     ),
     "reno": (
-        (0.50, 0.66, 0.74, 0.84, 0.91),
-        (0.47, 0.59, 0.69, 0.69, 0.69),
-        (0.47, 0.56, 0.59, 0.59, 0.59),
-        (0.51, 0.54, 0.54, 0.54, 0.54),
+        (
+            (0.5, 0.66, 0.74, 0.84, 0.91),
+            (0.47, 0.59, 0.69, 0.69, 0.69),
+            (0.47, 0.56, 0.59, 0.59, 0.59),
+            (0.51, 0.54, 0.54, 0.54, 0.54),
+        ),
+        (
+            (0.59, 0.68, 0.77, 0.86, 0.93),
+            (0.55, 0.63, 0.79, 0.82, 0.9),
+            (0.56, 0.66, 0.71, 0.81, 0.81),
+            (0.6, 0.66, 0.69, 0.69, 0.76),
+        ),
     ),
     "bbr": (
-        (0.98, 0.98, 0.98, 0.98, 0.98),
-        (0.96, 0.97, 0.97, 0.97, 0.97),
-        (0.93, 0.95, 0.95, 0.95, 0.95),
-        (0.89, 0.92, 0.92, 0.92, 0.92),
+        (
+            (0.98, 0.98, 0.98, 0.98, 0.98),
+            (0.96, 0.97, 0.97, 0.97, 0.97),
+            (0.93, 0.95, 0.95, 0.95, 0.95),
+            (0.89, 0.92, 0.92, 0.92, 0.92),
+        ),
+        (
+            (0.96, 0.96, 0.96, 0.96, 0.96),
+            (0.9, 0.9, 0.9, 0.9, 0.9),
+            (0.9, 0.9, 0.9, 0.9, 0.9),
+            (0.9, 0.9, 0.9, 0.9, 0.9),
+        ),
     ),
 }
 
 
-def two_way_shares(algorithm: str, full_bytes: Any, queue_bytes: Any) -> tuple[Any, ...]:
+def two_way_shares(
+    algorithm: str, full_bytes: Any, queue_bytes: Any, length: int = LENGTHS[0]
+) -> tuple[Any, ...]:
     """Shares of a link's rate for `FLOWS` flows each way, scalars or traced by JAX.
 
     Lines over the depth lie between the table's entries, so that what is carried never falls as the rate
@@ -45,8 +73,9 @@ def two_way_shares(algorithm: str, full_bytes: Any, queue_bytes: Any) -> tuple[A
         algorithm: "cubic", "reno" or "bbr".
         full_bytes: the bandwidth-delay product.
         queue_bytes: what the bottleneck buffers each way, above 0.
+        length: one of `LENGTHS`.
     """
-    load, rows = full_bytes / queue_bytes, SHARES[algorithm]
+    load, rows = full_bytes / queue_bytes, SHARES[algorithm][LENGTHS.index(length)]
     if load * DEPTHS[-1] <= 1:
         return tuple(1.0 - (1.0 - row[-1]) * load * DEPTHS[-1] for row in rows)
     return tuple(_line(1 / load, DEPTHS, row) for row in rows)
@@ -55,6 +84,11 @@ def two_way_shares(algorithm: str, full_bytes: Any, queue_bytes: Any) -> tuple[A
 def share_of(shares: tuple[Any, ...], flows: float) -> Any:
     """The share for any number of flows."""
     return _line(flows, FLOWS, shares)
+
+
+def shares_at(by_length: tuple[tuple[Any, ...], ...], length: Any) -> tuple[Any, ...]:
+    """Shares for an exchange of any length, between those of `LENGTHS`."""
+    return tuple(_line(length, LENGTHS, shares) for shares in zip(*by_length, strict=True))
 
 
 def _line(at: Any, knots: tuple[float, ...], values: tuple[Any, ...]) -> Any:

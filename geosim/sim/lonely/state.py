@@ -132,14 +132,15 @@ def _laid_out(lists: list[int], of: Sequence[Iterable[int]]) -> tuple[list[int],
 def laws_of(wan: Wan, fragment: FragmentPlan) -> dict[str, np.ndarray | float]:
     """Columns of the links that follow from the fragment."""
     plans, flows = wan.problem.links, fragment.flows
+    paths = [plan.path_of(fragment) for plan in plans]
     return {
         "payload": np.array([fragment.payload_bytes * plan.wire_per_payload for plan in plans]),
         "flows": float(flows),
-        "limit": np.array([plan.path.window_limit(flows) for plan in plans]),
-        "first": np.array([plan.path.initial_window(flows) for plan in plans]),
-        "stream": np.array([plan.path.stream_rate(flows, alone=True) for plan in plans]),
+        "limit": np.array([path.window_limit(flows) for path in paths]),
+        "first": np.array([path.initial_window(flows) for path in paths]),
+        "stream": np.array([path.stream_rate(flows, alone=True) for path in paths]),
         "opposed": np.array(
-            [min(plan.path.stream_rate(flows), plan.path.stream_rate(flows, alone=True)) for plan in plans]
+            [min(path.stream_rate(flows), path.stream_rate(flows, alone=True)) for path in paths]
         ),
         "held": np.array([plan.payloads_buffered(fragment) for plan in plans]),
     }

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import experiments
 from experiments.exchange_alone.compare import interval, summary
 from experiments.exchange_alone.grid import GRID
-from experiments.exchange_alone.predict import by_windows, link_of
+from experiments.exchange_alone.predict import by_law, by_windows, link_of
 from experiments.exchange_alone.store import RESULTS, load
 from experiments.two_way_shares import stream_share
 from geosim.cost.tcp.clock import Clock
@@ -23,7 +23,7 @@ from geosim.cost.tcp.exchange import Duplex, exchanges
 from geosim.cost.tcp.flow import Flow
 from geosim.cost.tcp.queue import Queue
 from geosim.cost.tcp.reno import Reno
-from geosim.cost.tcp.shares import DEPTHS, FLOWS, SHARES
+from geosim.cost.tcp.shares import DEPTHS, FLOWS, LENGTHS, SHARES
 
 ALGORITHMS = ("cubic", "reno", "bbr")
 
@@ -95,7 +95,9 @@ def test_hystart_ends_slow_start_before_the_queue_overflows():
     flow = Flow(clock, *ways, Cubic(), 1 << 30)
     flow.give(10000)
     clock.run(lambda: flow.ssthresh < 1 << 30, 10.0)
-    assert 0.4 * 667 <= flow.ssthresh <= 1.4 * 667
+    # A flight of 640, whose acknowledgements come for half a round trip; measured one way: 252, 495, 4523
+    # segments where that says 243, 487, 4227 (50, 200 and 1000 Mbit/s).
+    assert flow.ssthresh == pytest.approx(640 + 667 / 2, rel=0.03)
     assert ways[0].dropped == 0
 
 
@@ -122,9 +124,12 @@ def test_a_longer_way_gets_less_of_a_shared_queue(make):
 
 def test_the_table_of_shares_is_the_window_models():
     """One path and seed of the several that an entry is the mean of; the entries were also made monotone."""
-    for algorithm, flows, depth in (("cubic", 1, 1.0), ("cubic", 1, 4.0), ("reno", 1, 2.0), ("bbr", 2, 1.0)):
-        entry = SHARES[algorithm][FLOWS.index(flows)][DEPTHS.index(depth)]
-        assert stream_share(algorithm, flows, depth, 170, 0.02) == pytest.approx(entry, abs=0.12)
+    for algorithm, length, flows, depth in (
+        ("cubic", 24, 1, 1.0), ("cubic", 24, 1, 4.0), ("cubic", 120, 1, 0.5), ("reno", 24, 1, 2.0),
+        ("bbr", 24, 2, 1.0),
+    ):  # fmt: skip
+        entry = SHARES[algorithm][LENGTHS.index(length)][FLOWS.index(flows)][DEPTHS.index(depth)]
+        assert stream_share(algorithm, length, flows, depth, 170, 0.02) == pytest.approx(entry, abs=0.12)
 
 
 def test_what_linux_took():
@@ -134,6 +139,8 @@ def test_what_linux_took():
         ("cubic-50M-40ms-1MiB-x1-fresh", 0.02),
         ("cubic-200M-100ms-64KiB-x1-fresh", 0.02),
         ("cubic-200M-20ms-4MiB-x1-idle", 0.06),
+        ("cubic-200M-100ms-4MiB-x1-idle", 0.05),
+        ("cubic-50M-200ms-4MiB-x1-idle", 0.04),
         ("cubic-200M-20ms-16MiB-x1-idle-oneway", 0.02),
         ("cubic-200M-100ms-256KiB-x8-idle", 0.02),
         ("reno-200M-20ms-4MiB-x1-idle", 0.03),
@@ -147,32 +154,87 @@ def test_what_linux_took():
         ), name
 
 
+COMPARED = Path(experiments.__file__).parent / "results/exchange_alone_predicted.json"
+REPORTED = {
+    "without loss": "without loss",
+    "a third of the 78, drawn (seed 8312)": "drawn third",
+    "the other two thirds": "other two thirds",
+    "loss 0.01 to 1 %": "with loss",
+    "held out, without loss": "held out, without loss",
+    "held out, loss 0.05 to 0.2 %": "held out, with loss",
+}
+
+
 def test_the_committed_comparison_holds_its_bars():
-    said = json.loads(
-        (Path(experiments.__file__).parent / "results/exchange_alone_predicted.json").read_text()
-    )
-    assert summary(said["points"]) == said["summary"]
-    assert said["summary"]["without loss"]["points"] >= 60
-    assert said["summary"]["without loss"]["windows_mean"] <= 0.06
-    assert said["summary"]["with loss"]["windows_mean"] <= 0.15
-    assert said["summary"]["drawn third"]["windows_mean"] <= 0.06
+    """Those of the law without loss, 6 % on the mean and 25 % at worst, are missed."""
+    said = json.loads(COMPARED.read_text())
+    groups = said["summary"]
+    assert summary(said["points"]) == groups
+    assert groups["without loss"]["points"] == 78
+    assert groups["without loss"]["windows_mean"] <= 0.06
+    assert groups["without loss"]["windows_worst"] <= 0.25
+    assert groups["drawn third"]["windows_mean"] <= 0.06
+    assert groups["without loss"]["law_mean"] <= 0.07
+    assert groups["with loss"]["windows_mean"] <= 0.15
+    assert groups["with loss"]["law_mean"] <= 0.15
+
+
+def test_the_docs_report_the_committed_comparison():
+    groups = json.loads(COMPARED.read_text())["summary"]
+    docs = (Path(experiments.__file__).parents[1] / "docs/transport.md").read_text().replace("*", "")
+    for name, group in REPORTED.items():
+        of = groups[group]
+        cells = [str(of["points"])]
+        for kind in ("windows", "law"):
+            cells += [f"{100 * of[f'{kind}_mean']:.1f} %", f"{100 * of[f'{kind}_worst']:.0f} %"]
+        assert f"| {name} | {' | '.join(cells)} |" in docs, (name, cells)
+
+
+def test_the_law_is_as_committed():
+    """All points that were measured, without the window model's, which takes half a minute."""
+    known = load(RESULTS)
+    for row in json.loads(COMPARED.read_text())["points"]:
+        seen = known[row["name"]]
+        point = next(p for p in GRID if p.name == row["name"])
+        each = len(seen["seconds"]) // seen["sets"]
+        assert by_law(point, each) == pytest.approx(row["law_s"], rel=1e-6), row["name"]
+        assert row["measured_s"] == seen["mean_s" if point.loss else "median_s"]
 
 
 def test_connections_that_begin_apart_do_so_within_what_is_said():
     """All of 10 segments each, so that nothing but the last one's start and its queue decides."""
     together = exchanges(duplex(host_s=0.0), 10, 4, 1, 0.0)[0].seconds
-    apart = [exchanges(duplex(host_s=0.0, apart_s=0.05, seed=s), 10, 4, 1, 0.0)[0].seconds for s in range(20)]
-    assert 0.02 < fmean(apart) - together <= max(apart) - together <= 0.05
+    apart = [exchanges(duplex(host_s=0.0, apart_s=0.02, seed=s), 10, 4, 1, 0.0)[0].seconds for s in range(20)]
+    assert 0.05 < fmean(apart) - together <= max(apart) - together <= 0.12
 
 
-def test_a_millisecond_between_threads_makes_flows_leave_slow_start_early():
-    """Five real sets of connections of this point took 0.76 to 1.57 s, one after the other."""
+def test_the_next_connection_begins_once_the_last_ones_data_are_copied():
+    """Fresh buffers take 2 windows of 10 segments: 4 ms each here; the last one's start decides."""
+    together = exchanges(duplex(host_s=0.0), 10, 4, 1, 0.0)[0].seconds
+    copied = exchanges(duplex(host_s=0.0, copy_bytes_per_s=15000 / 4e-3), 10, 4, 1, 0.0)[0].seconds
+    assert copied - together == pytest.approx(3 * 4e-3, abs=4e-3)
+
+
+def test_threads_that_begin_one_after_another_make_flows_leave_slow_start_early():
+    """Real sets of connections of this point took 0.75 to 1.34 s; begun together they take 0.71 s."""
     point = next(p for p in GRID if p.name == "cubic-1000M-200ms-16MiB-x4-idle")
-    link = replace(link_of(point), apart_s=1e-3)
+    link = link_of(point)
     times = [
-        median(p.seconds for p in exchanges(replace(link, seed=s), 2897, 4, 3, 1.0)[1:]) for s in range(4)
+        median(p.seconds for p in exchanges(replace(link, seed=s), 2897, 4, 3, 1.0)[1:]) for s in range(3)
     ]
-    assert max(times) > 1.3 * exchanges(link_of(point), 2897, 4, 3, 1.0)[-1].seconds
+    together = replace(link, apart_s=0.0, copy_bytes_per_s=math.inf)
+    assert max(times) > 1.2 * exchanges(together, 2897, 4, 3, 1.0)[-1].seconds
+
+
+def test_hystart_leaves_with_the_ninth_acknowledgement_of_a_flight():
+    """Linux: rounds are flights of 10, 20, 40, ...; windows of 1284 to 1388 segments on nine of ten flows."""
+    clock = Clock()
+    ways = [Queue(25e6, 0.05, 2.5e6, 1500.0, wake_s=2.5e-4) for _ in range(2)]
+    flows = [Flow(clock, *ways, Cubic(), 2000), Flow(clock, *reversed(ways), Cubic(), 2000)]
+    for flow in flows:
+        flow.give(2897)
+    clock.run(lambda: all(flow.ssthresh < 1 << 30 for flow in flows), 10.0)
+    assert all(1280 < flow.ssthresh < 1400 for flow in flows)
 
 
 def test_an_interval_holds_the_mean():
