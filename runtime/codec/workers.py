@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 
 import torch
 
@@ -30,6 +31,17 @@ def run(tasks: Sequence[Callable[[], object]]) -> None:
         wait(others)
     for other in others:
         other.result()
+
+
+def run_weighed(tasks: Sequence[tuple[int, Callable[[], object]]]) -> None:
+    """Run tasks (weight, what), each thread neighbours of about equal weight in all."""
+    cuts = shares([weight for weight, _ in tasks], threads()) if tasks else []
+    run([partial(_each, [task for _, task in tasks[at]]) for at in cuts])
+
+
+def _each(tasks: Sequence[Callable[[], object]]) -> None:
+    for task in tasks:
+        task()
 
 
 def shares(weights: Sequence[int], count: int) -> list[slice]:

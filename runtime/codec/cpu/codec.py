@@ -60,23 +60,21 @@ class CpuCodec(FragmentCodec):
 
     def _decode_add(self, body: torch.Tensor, key: Key, out: torch.Tensor) -> None:
         raw = body.numpy()
-        with self._decoder.rows(1, key) as rows:
-            if not all(self._decoder.read([raw], rows)):
+        with self._decoder.rows(key) as rows:
+            if not self._decoder.read(raw, rows):
                 self._refuse(raw, key)
             self._decoder.add(raw, rows, out.numpy())
 
     def _decode_sum(self, payloads: Sequence[Opened], out: torch.Tensor) -> None:
         keys = [self._key(one.header.round, one.header.site) for one in payloads]
         bodies = [one.body.numpy() for one in payloads]
-        with self._decoder.rows(len(payloads), keys[0]) as rows:
-            sound = self._decoder.read(bodies, rows)
-            for body, key, one, fine in zip(bodies, keys, payloads, sound, strict=True):
-                if not fine:
-                    try:
-                        self._refuse(body, key)
-                    except ValueError as error:
-                        raise wire.payload_error(one.header.site, one.header.round, str(error)) from None
-            self._decoder.sum(bodies, rows, out.numpy())
+        sound = self._decoder.sum(bodies, keys[0], out.numpy())
+        for body, key, one, fine in zip(bodies, keys, payloads, sound, strict=True):
+            if not fine:
+                try:
+                    self._refuse(body, key)
+                except ValueError as error:
+                    raise wire.payload_error(one.header.site, one.header.round, str(error)) from None
 
     def _refuse(self, body: np.ndarray, key: Key) -> NoReturn:
         """The reference finds the words for what is wrong."""

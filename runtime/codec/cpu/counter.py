@@ -21,8 +21,9 @@ def _mix(word: Any) -> Any:
 @kernel
 def counter_bits(first: Any, second: Any, begin: int, out: Any) -> None:
     """Bits of elements begin, begin + 1, ... under a key (`geosim.policy.maths.counter`)."""
-    for i in range(len(out)):
-        out[i] = _mix(_mix(np.uint32(np.uint32(begin + i) + first)) ^ second)
+    start = np.uint32(np.uint32(begin) + first)
+    for i in range(np.uint64(len(out))):
+        out[i] = _mix(_mix(np.uint32(start + np.uint32(i))) ^ second)
 
 
 @kernel
@@ -59,3 +60,19 @@ def draw_scopes(
         out = outs[scope]
         end = out + keep
         keep_largest(found, words, n, ALL_BITS, keep, found_out[out:end], words[:keep])
+
+
+@kernel
+def reaching(first: Any, second: Any, begin: int, end: int, least: Any, found: Any, words: Any) -> int:
+    """Positions `begin` to `end` of a section whose counter bits reach a threshold, and the bits; how many.
+
+    Zeros up to `padded` of that follow the bits; there is room for all.
+    """
+    bits = np.empty(BLOCK, np.uint32)
+    n = 0
+    for at in range(begin, end, BLOCK):
+        part = bits[: min(BLOCK, end - at)]
+        counter_bits(first, second, at, part)
+        n = gather_reaching(part, ALL_BITS, least, end - begin + 1, at, n, found, words)
+    words[n : padded(n)] = 0
+    return n

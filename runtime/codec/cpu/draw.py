@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from math import sqrt
 
 import numpy as np
 
 from geosim.policy.maths import Key
 from geosim.policy.maths.counter import POSITIONS, ROUNDING
-from runtime.codec.cpu import counter
+from runtime.codec.cpu import counter, rank
 from runtime.codec.cpu.plan import SectionPlan
 from runtime.codec.workers import run, shares, threads
 
 _MASK = 0xFFFFFFFF
+_RANGE = 1 << 18
 
 
 def counter_key(plan: SectionPlan, key: Key, *, rounding: bool) -> tuple[np.uint32, np.uint32]:
@@ -33,15 +35,45 @@ def draw(plan: SectionPlan, key: Key, dtype: type[np.integer]) -> np.ndarray:
     """The ascending positions that random-k draws, the same at all sites; or all, where all travel."""
     if plan.count == plan.numel:
         return np.arange(plan.count, dtype=dtype)
-    first, second = counter_key(plan, key, rounding=False)
+    words = counter_key(plan, key, rounding=False)
     starts, sizes, keeps = plan.scopes()
+    if len(starts) == 1:
+        return _draw_one(*words, plan.numel, plan.count, dtype)
     outs = np.cumsum(keeps) - keeps
     found = np.empty(plan.count, dtype)
     run([
-        partial(counter.draw_scopes, first, second, starts[at], sizes[at], keeps[at], outs[at], found)
+        partial(counter.draw_scopes, *words, starts[at], sizes[at], keeps[at], outs[at], found)
         for at in shares(sizes.tolist(), threads())
     ])  # fmt: skip
     return found
+
+
+def _draw_one(
+    first: np.uint32, second: np.uint32, numel: int, count: int, dtype: type[np.integer]
+) -> np.ndarray:
+    """The positions of a single scope, by all threads: those that reach a threshold, a few too many."""
+    cuts = [(at, min(numel, at + _RANGE)) for at in range(0, numel, _RANGE)]
+    parts: list[np.ndarray] = [np.empty(0, dtype)] * len(cuts)
+    bits: list[np.ndarray] = [np.empty(0, np.uint32)] * len(cuts)
+
+    def some(at: slice, least: np.uint32) -> None:
+        # Room for all of a range; what is never touched costs nothing.
+        found, words = np.empty(_RANGE, dtype), np.empty(_RANGE, np.uint32)
+        for i in range(at.start, at.stop):
+            n = counter.reaching(first, second, *cuts[i], least, found, words)
+            parts[i], bits[i] = found[:n].copy(), words[:n].copy()
+
+    # So many are expected to reach the threshold; six deviations more than are kept.
+    wanted = count + 6 * sqrt(count) + 16
+    while sum(map(len, parts)) < count:
+        share = min(1.0, wanted / numel)
+        least = np.uint32(0 if share == 1 else (1 - share) * 2.0**32)
+        run([partial(some, at, least) for at in shares([end - begin for begin, end in cuts], threads())])
+        wanted *= 2
+    found, words = np.concatenate(parts), np.concatenate([*bits, np.zeros(rank.LANES, np.uint32)])
+    out = np.empty(count, dtype)
+    rank.keep_largest(found, words, len(found), rank.ALL_BITS, count, out, np.empty(count, np.uint32))
+    return out
 
 
 def _mix(word: int) -> int:

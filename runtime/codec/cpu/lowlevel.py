@@ -3,8 +3,11 @@
 from typing import Any
 
 import llvmlite.ir as ir
+import numpy as np
+from numba import carray
 from numba.core import types
 from numba.extending import intrinsic as _intrinsic
+from numba.extending import overload
 
 # Its own type would have callers pass the typing context, which they do not.
 intrinsic: Any = _intrinsic
@@ -183,8 +186,8 @@ def past_line(typing: Any, array: Any, at: Any) -> Any:
 
 
 @intrinsic
-def stream(typing: Any, out: Any, at: Any, source: Any, begin: Any) -> Any:
-    """Copy 16 fp32 values past the caches; ``out[at]`` must begin a cache line."""
+def move_line(typing: Any, out: Any, at: Any, source: Any, begin: Any) -> Any:
+    """Move 16 fp32 values past the caches and leave zeros; ``out[at]`` must begin a cache line."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(ir.FloatType(), _STREAMED)
@@ -193,9 +196,46 @@ def stream(typing: Any, out: Any, at: Any, source: Any, begin: Any) -> Any:
         store = builder.store(builder.load(source, align=4), target, align=_CACHE_LINE)
         one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
         store.set_metadata("nontemporal", one)
+        builder.store(ir.Constant(vector, None), source, align=4)
         return context.get_dummy_value()
 
     return types.void(out, types.intp, source, types.intp), generate
+
+
+@intrinsic
+def _pointer(typing: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+
+    return types.voidptr(types.uint64), generate
+
+
+def bytes_at(address: int, n: int) -> Any:
+    """n bytes of memory as a uint8 array, which owns nothing."""
+
+
+@overload(bytes_at)
+def _bytes_at(address: Any, n: Any) -> Any:
+    def view(address: Any, n: Any) -> Any:
+        return carray(_pointer(address), (n,), np.uint8)
+
+    return view
+
+
+@intrinsic
+def borrowed(typing: Any, array: Any) -> Any:
+    """The same array without a share in its memory, which its owner must outlive.
+
+    Counting owners takes an atomic operation for every slice; in inner loops those add up.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.return_type)(context, builder, arguments[0])
+        view.meminfo = ir.Constant(view.meminfo.type, None)
+        view.parent = ir.Constant(view.parent.type, None)
+        return view._getvalue()
+
+    return array(array), generate
 
 
 @intrinsic

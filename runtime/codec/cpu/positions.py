@@ -86,8 +86,7 @@ def read_positions(
         numel: what positions must be below.
         out: all of the section's positions.
     """
-    done = _read_high(high, first, last, begin, end, out)
-    if done != end:
+    if _read_marks(high, first, last, begin, out[begin:end]) != end - begin:
         return False
     _read_low(lower, low, begin, out[begin:end])
     part = out[begin:end]
@@ -98,18 +97,22 @@ def read_positions(
 
 
 @kernel
-def _read_high(high: Any, first: int, last: int, begin: int, end: int, out: Any) -> Any:
-    """out[begin:end] <- bit - number of each mark in words `first` to `last`; returns where it stopped."""
+def _read_marks(high: Any, first: int, last: int, begin: int, out: Any) -> Any:
+    """out <- bit - number of each mark in words `first` to `last`, the first number `begin`; how many.
+
+    It is -1 if there is no room for them.
+    """
     # Unsigned indices cannot be negative, which saves a check at each access.
-    i = np.uint64(begin)
+    i = np.uint64(0)
+    room = len(out)
     for word in range(first, last):
         held = word_at(high, 8 * word)
-        base = np.uint64(64 * word)
+        base = np.uint64(64 * word - begin)
         count = np.int64(ones(held))
-        if np.int64(i) + count > end:
-            return -1
-        # Four at a time take fewer jumps; what is written too much is written again, but for a range's end.
-        whole = count // 4 * 4 if np.int64(i) + count + 3 >= end else count
+        if np.int64(i) + count > room:
+            return np.int64(-1)
+        # Four at a time take fewer jumps; what is written too much is written again, but where room ends.
+        whole = count // 4 * 4 if np.int64(i) + count + 3 >= room else count
         for _ in range(0, whole, 4):
             for j in range(np.uint64(4)):
                 out[i + j] = base + trailing_zeros(held) - (i + j)
@@ -119,6 +122,32 @@ def _read_high(high: Any, first: int, last: int, begin: int, end: int, out: Any)
         for _ in range(whole, count):
             out[i] = base + trailing_zeros(held) - i
             held &= held - _ONE
+            i += _ONE
+    return np.int64(i)
+
+
+@kernel
+def read_few(body: Any, high: Any, low: int, first: int, last: int, begin: int, out: Any) -> Any:
+    """Positions of the marks in words `first` to `last`, the first number `begin`; how many.
+
+    `body` begins with the packed low bits, and `out` has room for 64 positions a word.
+    """
+    i = np.uint64(0)
+    shift, mask = np.uint64(low), (_ONE << np.uint64(low)) - _ONE
+    # Up to this number eight bytes from a value's low bits on are there.
+    fast = begin + 64 * (last - first) < (len(body) - 8) * 8 // max(1, low)
+    for word in range(first, last):
+        held = word_at(high, 8 * word)
+        base = np.uint64(64 * word - begin)
+        while held != 0:
+            upper = base + trailing_zeros(held) - i
+            held &= held - _ONE
+            at = (np.uint64(begin) + i) * shift
+            if fast:
+                lower = load_word(body, np.int64(at >> np.uint64(3))) >> (at & np.uint64(7))
+            else:
+                lower = word_at(body, np.int64(at >> np.uint64(3))) >> (at & np.uint64(7))
+            out[i] = (upper << shift) | (lower & mask)
             i += _ONE
     return np.int64(i)
 

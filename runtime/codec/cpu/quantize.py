@@ -47,7 +47,7 @@ def write_values(
         data: uint8, the section's values.
         packer: int64 [2]: bits of a byte begun, and how many; zeros where a whole byte begins.
         levels, dither: scratch [RUN].
-        c: fp32 [n]: what they decode to.
+        c: fp32 [n]: what they decode to; empty where nobody asks, except of casts.
     """
     n = len(x)
     if form <= AS_FP16:
@@ -57,7 +57,8 @@ def write_values(
     if stochastic:
         counter_bits(first, second, begin, dither[:n])
     _levels(x, form, width, scale, stochastic, dither, levels)
-    decode_levels(levels[:n], form, width, scale, c)
+    if len(c) > 0:
+        decode_levels(levels[:n], form, width, scale, c)
     _pack(levels[:n], BITS[form], begin, data, packer)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from runtime.codec.cpu import add, counter, forms, positions, rank, read, select, write
+from runtime.codec.cpu import add, counter, forms, positions, rank, read, select, sums, write
 
 _FEW = 8
 _done: set[tuple[int, type[np.integer]]] = set()
@@ -69,6 +69,8 @@ def warm(kind: int, dtype: type[np.integer]) -> None:
         values, kind, one, residual, True, one, index, size, size, index, index, found[:_FEW], words[:_FEW]
     )
     counter.draw_scopes(word, word, index, size, size, index, found[:_FEW])
+    counter.reaching(word, word, 0, _FEW, word, found, words)
+    rank.keep_largest(found, words, _FEW, rank.ALL_BITS, _FEW, found, words)
     rank.threshold_of(words, _FEW, rank.ALL_BITS, 1)
     rank.gather_below(words, _FEW, add.MAGNITUDE, word, words)
     rank.counts(words, _FEW, add.MAGNITUDE, word)
@@ -86,9 +88,14 @@ def warm(kind: int, dtype: type[np.integer]) -> None:
     positions.write_high(found, 1, data)
     positions.read_positions(data, data, 1, 0, 0, 0, int(positions.count_ones(data, 0, 0)), _FEW, found)
     positions.well_placed(found, 0, _FEW, 0, 1, _FEW)
-    read.scales_are_right(data, form, 0, 1)
-    read.values_are_right(data, form, 0, _FEW)
+    read.all_right(data, data, form, width, 0, _FEW)
     read.read_values(data, data, form, width, 0, _FEW, residual)
-    read.add_dense(data, data, form, width, 0, _FEW, True, residual)
+    read.add_dense(data, data, form, width, 0, _FEW, residual)
     read.add_sparse(found, residual, size, index, residual)
-    read.sum_sparse(found[None], index, residual[None], 0, False, residual)
+    places, address = np.array([0, 1, 1, 5, 13]), np.full(1, data.ctypes.data, np.uint64)
+    sums.inspect(data, form, 1, 0, _FEW, width, places, index)
+    sums.sum_dense(address, places, form, width, 0, _FEW, False, residual, np.ones(1, np.uint8))
+    sums.sum_sparse(
+        address, places, 1, form, width, 0, 1, _FEW, _FEW, found, index[None], 0, False, residual,
+        np.zeros((1, 2), np.int64),
+    )  # fmt: skip

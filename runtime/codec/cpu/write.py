@@ -67,7 +67,7 @@ def write_dense(
             write_scale(scales, (begin + at) // width + group, scale[group])
         write_values(
             u[:n], form, width, scale, stochastic, first, second, begin + at, data, packer, levels, dither,
-            c[:n],
+            c[: n if has_residual or form <= AS_FP16 else 0],
         )  # fmt: skip
         if has_residual:
             for i in range(n):
