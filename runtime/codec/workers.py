@@ -11,7 +11,11 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def threads() -> int:
-    """How many a call may use."""
+    """How many a call may use.
+
+    Ask before work is shared out, not in a thread of it: torch's number is a thread's own (OpenMP's), and one
+    that has worked before keeps the number that held when it began.
+    """
     return max(1, torch.get_num_threads())
 
 

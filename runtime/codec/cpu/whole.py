@@ -192,9 +192,10 @@ def _least(parts: list[Candidates], upper: np.uint32, count: int) -> np.uint32:
 
 def _share_out(work: Callable[[int], None], count: int) -> None:
     """Call work(0) to work(count - 1), each thread its share of them."""
+    crew = min(count, threads())
 
     def some(first: int) -> None:
-        for i in range(first, count, threads()):
+        for i in range(first, count, crew):
             work(i)
 
-    run([partial(some, first) for first in range(min(count, threads()))])
+    run([partial(some, first) for first in range(crew)])

@@ -2,6 +2,7 @@
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import fuzz
 import pytest
@@ -9,7 +10,9 @@ import torch
 
 from geosim.params import table
 from geosim.policy import Codec, Feedback, Integer, RandomK, SyncPolicy, TopK, make_layout
+from runtime.codec import workers
 from runtime.codec.cpu import CpuCodec
+from runtime.codec.cpu.whole import RANGE
 from runtime.codec.reference import ReferenceCodec
 
 CODECS = {
@@ -77,3 +80,23 @@ def test_sums_and_encodes_at_once_are_those_one_by_one(name: str) -> None:
             pool.submit(job, round) for _ in range(3) for round in ROUNDS for job in (add_up, add_one, encode)
         ]
         assert all(job.result() for job in jobs)
+
+
+def test_fewer_threads_than_before(monkeypatch) -> None:
+    """torch's number is a thread's own: those of the pool still have the one that held as they began."""
+    monkeypatch.setattr(workers, "_pool", None)
+    torch.set_num_threads(3)
+    together = Barrier(3)
+    workers.run([lambda: (torch.get_num_threads(), together.wait(20))] * 3)
+    torch.set_num_threads(2)
+    numel = 3 * RANGE + 1
+    codec = Codec(select=TopK(ratio=0.01), quantize=Integer(), residual=Feedback())
+    layout = make_layout(table([("w", (numel,))]), SyncPolicy(codec=codec), 1)
+    values = torch.randn(numel, generator=torch.Generator().manual_seed(0))
+    written = []
+    for kind in (CpuCodec, ReferenceCodec):
+        coder = kind(layout, 0, 0, 0)
+        out = torch.zeros(coder.payload_bytes, dtype=torch.uint8)
+        coder.encode(values, 1.0, torch.zeros(numel), 0, out)
+        written.append(out)
+    assert torch.equal(*written)
