@@ -1,7 +1,12 @@
 """One WAN round: its transfers over the network, with Gloo's handshake.
 
-A transfer leaves when its source has entered the exchange, the receiver's notice has crossed, what it
-forwards has arrived, and the link has sent what became ready before, in this exchange or an earlier one.
+A transfer leaves when its source has entered the exchange, the receiver's notice has crossed, the first slice
+of what it passes on has arrived, and the link has sent what became ready before, in this exchange or an
+earlier one. Its last slice leaves once that has come, if it has not left before: where a payload comes more
+slowly than it could go on, its last byte follows by a slice's time, and the link carries what is next
+meanwhile, since slices of several payloads take turns there. When the first slice comes follows from the
+window and from the rate of its link without others' flows: on shared links that is a little early.
+
 Receives are posted ahead, as the runtime does: the notice leaves when the receiver is through with the
 fragment's last round, so it delays only exchanges that follow each other closely.
 
@@ -25,10 +30,10 @@ from math import inf
 
 import simpy
 
-from geosim.cost.problem import Problem
+from geosim.cost.problem import FragmentPlan, Problem
 from geosim.cost.transport import window_after, window_restart
 from geosim.sim.jitter import LinkJitter
-from geosim.sim.network import Network, Ramp
+from geosim.sim.network import Network, Ramp, time_alone
 from geosim.sim.record import Tracer
 from geosim.sim.weather import WanCarrier, Weather
 
@@ -82,6 +87,7 @@ class Wan:
         self.load = Counter(self.link_of)  # payloads of an exchange on each link
         self._window: list[float | None] = [None] * len(links)
         self._silent_since = [0.0] * len(links)
+        self._trickles = [0] * len(links)  # payloads whose last slice has not come yet
         # What waits until its link has sent what became ready before, by link; nothing where it is free.
         self._queues: dict[int, deque[Callable[[], None]]] = {}
         self.links = list(links)
@@ -110,39 +116,56 @@ class Wan:
         else:
             del self._queues[link]
 
-    def send(
-        self,
-        link: int,
-        payload_bytes: float,
-        flows: int,
-        asked_s: float,
-        mark: tuple[float, simpy.Event] | None = None,
-    ) -> simpy.Event:
-        """Start a transfer now; the source has been silent on this link until `asked_s` at the latest.
-
-        `mark`: after which part of the payload another event fires.
-        """
-        plan = self.links[link]
-        path = plan.path
+    def ramp(self, link: int, plan: FragmentPlan, asked_s: float) -> Ramp:
+        """How a payload starts that leaves now, and was ready at `asked_s`."""
+        path = self.links[link].path
         self.weather.sent(link)
+        flows = plan.flows
         limit, first = path.window_limit(flows), path.initial_window(flows)
         window = self._window[link]
         if window is None:
             window = first
-        else:
+        elif not self._trickles[link]:
             idle = asked_s - self._silent_since[link]
             if path.restarts and idle >= path.rto_s:
                 window = float(window_restart(window, idle, first, path.rto_s, True))
-        size = payload_bytes * plan.wire_per_payload
-        self._window[link] = _window_after(window, size, limit)
-        ramp = Ramp(
+        self._window[link] = _window_after(window, self.wire_bytes(link, plan), limit)
+        return Ramp(
             flows, path.rtt_s, window, limit, path.stream_rate(flows, alone=True), path.stream_rate(flows)
         )
+
+    def wire_bytes(self, link: int, plan: FragmentPlan) -> float:
+        """What a payload is on a link."""
+        return plan.payload_bytes * self.links[link].wire_per_payload
+
+    def first_slice_s(self, link: int, plan: FragmentPlan, ramp: Ramp) -> float:
+        """Seconds until so much of a payload has left that its receiver can begin to pass it on."""
+        rate = self.links[link].path.rate_bytes_per_s
+        return time_alone(plan.slice_share * self.wire_bytes(link, plan), ramp, rate, False)
+
+    def last_slice_s(self, link: int, plan: FragmentPlan) -> float:
+        """Seconds that a slice takes a link."""
+        path = self.links[link].path
+        size = plan.slice_share * self.wire_bytes(link, plan)
+        return size / min(path.rate_bytes_per_s, path.stream_rate(plan.flows, alone=True))
+
+    def send(
+        self, link: int, size: float, ramp: Ramp, mark: tuple[float, simpy.Event] | None = None
+    ) -> simpy.Event:
+        """Start a transfer of so many bytes on the wire now.
+
+        `mark`: after which part of them another event fires.
+        """
         at = None if mark is None else (mark[0] * size, mark[1])
         event = self.network.send(self._routes[link], size, ramp, at)
         assert event.callbacks is not None
-        event.callbacks.append(partial(self._silent, link))
+        event.callbacks.append(partial(self._left, link))
         return event
+
+    def trickle(self, link: int, more: int, until_s: float) -> None:
+        """One payload more or less waits on a link for its last slice; it is not silent until then."""
+        self._trickles[link] += more
+        self.talks(link, until_s)
 
     def carried(self) -> list[float]:
         """Bytes that each link has carried so far."""
@@ -152,10 +175,14 @@ class Wan:
         """A notice to a transfer's source goes over the connection that also carries payloads there."""
         back = self._ways.get((site, self.problem.routes[transfer].source))
         if back is not None:
-            self._silent(back)
+            self.talks(back, self.env.now)
 
-    def _silent(self, link: int, _: simpy.Event | None = None) -> None:
-        self._silent_since[link] = self.env.now
+    def talks(self, link: int, until_s: float) -> None:
+        """A link's source is not silent until then."""
+        self._silent_since[link] = max(self._silent_since[link], until_s)
+
+    def _left(self, link: int, _: simpy.Event) -> None:
+        self.talks(link, self.env.now)
 
 
 class Exchange:
@@ -176,6 +203,11 @@ class Exchange:
         self._asked = [0.0] * len(routes)
         self._missing = [2 if t.need is None else 3 for t in routes]
         self._ready = [0.0] * len(routes)
+        # By transfer: how long its last byte will cross, when it has arrived, whether it waits for its last
+        # slice.
+        self._delay = [0.0] * len(routes)
+        self._came = [inf] * len(routes)
+        self._trickles = [False] * len(routes)
         self._open = [len(wan.out_of[m]) + len(wan.into[m]) for m in range(sites)]
         # By link: how many payloads its buffer holds, how many became ready, how many have begun to leave.
         self._held: dict[int, float] = {}
@@ -189,7 +221,8 @@ class Exchange:
         """A site's buffers are free for this round: its notices leave for all that will send to it."""
         for k in self.wan.into[site]:
             self.wan.notify(site, k)
-            self._ready[k] = self.wan.env.now + self.wan.delays[self.wan.link_of[k]].draw()
+            there = self.wan.env.now + self.wan.delays[self.wan.link_of[k]].draw()
+            self._ready[k] = max(self._ready[k], there)
             self._one_less(k)
 
     def enter(self, site: int) -> simpy.Event:
@@ -201,8 +234,8 @@ class Exchange:
         return self.done[site]
 
     def _ask(self, k: int) -> None:
-        """The source would send, or has what it forwards: the later of the two is when it asks to."""
-        self._asked[k] = self.wan.env.now
+        """The source would send."""
+        self._asked[k] = max(self._asked[k], self.wan.env.now)
         self._one_less(k)
 
     def _one_less(self, k: int) -> None:
@@ -244,9 +277,23 @@ class Exchange:
             mark = (1.0 - part, wan.env.event())
             assert mark[1].callbacks is not None
             mark[1].callbacks.append(partial(self._marked, link, int(place)))
-        left = wan.send(link, self.plan.payload_bytes, self.plan.flows, self._asked[k], mark)
+        ramp = wan.ramp(link, self.plan, self._asked[k])
+        left = wan.send(link, wan.wire_bytes(link, self.plan), ramp, mark)
         assert left.callbacks is not None
         left.callbacks.append(partial(self._left, k))
+        self._delay[k] = wan.delays[link].draw()
+        if wan.later[k]:
+            comes = wan.env.now + (wan.first_slice_s(link, self.plan, ramp) + self._delay[k])
+            for later in wan.later[k]:
+                self._foresee(later, comes)
+
+    def _foresee(self, k: int, at: float) -> None:
+        """The first slice of what is to be passed on comes then."""
+        self._asked[k] = max(self._asked[k], at)
+        self._ready[k] = max(self._ready[k], at)
+        self._missing[k] -= 1
+        if self._missing[k] == 0:
+            self._after(max(0.0, self._ready[k] - self.wan.env.now), partial(self._start, k))
 
     def _marked(self, link: int, place: int, _: simpy.Event) -> None:
         """So much has left that the payload of this place is taken once it is acknowledged."""
@@ -259,20 +306,36 @@ class Exchange:
             self._free.add(place)
 
     def _left(self, k: int, _: simpy.Event) -> None:
-        """A transfer's last byte has left and crosses."""
+        """All of a transfer has left, but for what has not come yet."""
         wan = self.wan
-        link = wan.link_of[k]
+        link, need = wan.link_of[k], wan.problem.routes[k].need
         if wan.tracer is not None:
             row = f"link {wan.problem.links[link].name}"
             wan.tracer.span(row, "flows", self.name, self._ready[k], wan.env.now)
         wan.dequeue(link)
-        self._after(wan.delays[link].draw(), partial(self._arrive, k))
+        if need is None:
+            self._after(self._delay[k], partial(self._arrive, k))
+        elif self._came[need] == inf:
+            self._trickles[k] = True
+            wan.trickle(link, 1, wan.env.now)
+        else:
+            self._cross(k, max(0.0, self._came[need] + wan.last_slice_s(link, self.plan) - wan.env.now))
+
+    def _cross(self, k: int, last_s: float) -> None:
+        """The last byte leaves so much later, and crosses."""
+        self.wan.talks(self.wan.link_of[k], self.wan.env.now + last_s)
+        self._after(last_s + self._delay[k], partial(self._arrive, k))
 
     def _arrive(self, k: int, _: simpy.Event) -> None:
         """A transfer's last byte is there."""
-        self._close(self.wan.problem.routes[k].target)
-        for later in self.wan.later[k]:
-            self._ask(later)
+        wan = self.wan
+        self._came[k] = wan.env.now
+        self._close(wan.problem.routes[k].target)
+        for later in wan.later[k]:
+            if self._trickles[later]:
+                link = wan.link_of[later]
+                wan.trickle(link, -1, wan.env.now)
+                self._cross(later, wan.last_slice_s(link, self.plan))
 
     def _close(self, site: int) -> None:
         self._open[site] -= 1

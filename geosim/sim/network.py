@@ -177,7 +177,7 @@ class Flow:
 
 
 @lru_cache(maxsize=4096)
-def _time_alone(size_bytes: float, ramp: Ramp, rate: float, is_opposed: bool) -> float:
+def time_alone(size_bytes: float, ramp: Ramp, rate: float, is_opposed: bool) -> float:
     """Seconds of a transfer over links without other flows."""
     flow = Flow((), size_bytes, ramp, ramp.rtt_s * rate, 0.0)
     flow.is_opposed = is_opposed
@@ -279,7 +279,7 @@ class Network:
             self._change((flow,))
         else:
             flow.alone = True
-            self._set_alarm([flow], _time_alone(size_bytes - flow.mark_left, ramp, rate, flow.is_opposed))
+            self._set_alarm([flow], time_alone(size_bytes - flow.mark_left, ramp, rate, flow.is_opposed))
         return flow.done
 
     def _oppose(self, link: int, is_opposed: bool) -> None:

@@ -25,6 +25,7 @@ def link_columns(problem: Problem, link: LinkPlan) -> tuple[dict[str, Any], dict
     }
     lists = {
         "size_bytes": [f.payload_bytes * link.wire_per_payload for f in problem.fragments],
+        "slice_bytes": [f.slice_share * f.payload_bytes * link.wire_per_payload for f in problem.fragments],
         "window_limit": [path.window_limit(f.flows) for f in problem.fragments],
         "window_first": [path.initial_window(f.flows) for f in problem.fragments],
         "stream": [path.stream_rate(f.flows) for f in problem.fragments],

@@ -156,8 +156,8 @@ def _post(
         back = links[link].back
         if back >= 0:
             links[back].silent = max(links[back].silent, now)
-        notices[k].ready = now + _draw(links, normals, link)
-        _one_less(links, transfers, sites, notices, heap, queue, counts, k, now)
+        notices[k].ready = max(notices[k].ready, now + _draw(links, normals, link))
+        _one_less(links, transfers, sites, lists, notices, normals, heap, queue, counts, k, now)
 
 
 @inner
@@ -165,15 +165,17 @@ def _ask(
     links: Array,
     transfers: Array,
     sites: Array,
+    lists: Array,
     notices: Array,
+    normals: Array,
     heap: Array,
     queue: Array,
     counts: Array,
     k: int,
     now: float,
 ) -> None:
-    transfers[k].asked = now
-    _one_less(links, transfers, sites, notices, heap, queue, counts, k, now)
+    transfers[k].asked = max(transfers[k].asked, now)
+    _one_less(links, transfers, sites, lists, notices, normals, heap, queue, counts, k, now)
 
 
 @inner
@@ -181,7 +183,9 @@ def _one_less(
     links: Array,
     transfers: Array,
     sites: Array,
+    lists: Array,
     notices: Array,
+    normals: Array,
     heap: Array,
     queue: Array,
     counts: Array,
@@ -195,12 +199,22 @@ def _one_less(
         if wait > 0:
             push(links, heap, counts, now + wait, START, k, 0)
         else:
-            _start(links, transfers, sites, heap, queue, counts, k, now)
+            _start(links, transfers, sites, lists, notices, normals, heap, queue, counts, k, now)
 
 
 @inner
 def _start(
-    links: Array, transfers: Array, sites: Array, heap: Array, queue: Array, counts: Array, k: int, now: float
+    links: Array,
+    transfers: Array,
+    sites: Array,
+    lists: Array,
+    notices: Array,
+    normals: Array,
+    heap: Array,
+    queue: Array,
+    counts: Array,
+    k: int,
+    now: float,
 ) -> None:
     link = transfers[k].link
     w = links[link]
@@ -212,7 +226,7 @@ def _start(
         place.waits = 1
     if not w.is_busy and w.free <= now:
         w.is_busy = 1
-        _send(links, transfers, heap, queue, counts, k, now)
+        _send(links, transfers, lists, notices, normals, heap, queue, counts, k, now)
         return
     if not w.is_busy:
         w.is_busy = 1
@@ -226,7 +240,16 @@ def _start(
 
 @inner
 def _dequeue(
-    links: Array, transfers: Array, heap: Array, queue: Array, counts: Array, link: int, now: float
+    links: Array,
+    transfers: Array,
+    lists: Array,
+    notices: Array,
+    normals: Array,
+    heap: Array,
+    queue: Array,
+    counts: Array,
+    link: int,
+    now: float,
 ) -> None:
     w = links[link]
     k = w.head
@@ -234,19 +257,28 @@ def _dequeue(
         w.is_busy = 0
     else:
         w.head = transfers[k].following
-        _send(links, transfers, heap, queue, counts, k, now)
+        _send(links, transfers, lists, notices, normals, heap, queue, counts, k, now)
 
 
 @inner
 def _send(
-    links: Array, transfers: Array, heap: Array, queue: Array, counts: Array, k: int, now: float
+    links: Array,
+    transfers: Array,
+    lists: Array,
+    notices: Array,
+    normals: Array,
+    heap: Array,
+    queue: Array,
+    counts: Array,
+    k: int,
+    now: float,
 ) -> None:
     link = transfers[k].link
     f = links[link]
     window = f.window
     if window < 0:
         window = f.first
-    else:
+    elif not f.trickles:
         idle = transfers[k].asked - f.silent
         if f.restarts and idle >= f.rto:
             window = window_restart(window, idle, f.first, f.rto)
@@ -269,6 +301,85 @@ def _send(
     ahead.since = ahead.round = 0.0
     run(ahead, math.inf)
     set_alarm(links, heap, counts, link, now + ahead.since)
+    transfers[k].delay = _draw(links, normals, link)
+    if transfers[k].later < transfers[k].later_end:
+        comes = now + (_first_slice(links, link) + transfers[k].delay)
+        for i in range(transfers[k].later, transfers[k].later_end):
+            _foresee(links, transfers, notices, heap, counts, lists[i], comes, now)
+
+
+@inner
+def _first_slice(links: Array, link: int) -> float:
+    links[-1] = links[link]
+    ahead = links[-1]
+    ahead.left = ahead.slice
+    ahead.is_opposed = ahead.has_mark = 0
+    ahead.since = ahead.round = 0.0
+    run(ahead, math.inf)
+    return ahead.since
+
+
+@inner
+def _foresee(
+    links: Array, transfers: Array, notices: Array, heap: Array, counts: Array, k: int, at: float, now: float
+) -> None:
+    notice = notices[k]
+    transfers[k].asked = max(transfers[k].asked, at)
+    notice.ready = max(notice.ready, at)
+    notice.missing -= 1
+    if notice.missing == 0:
+        push(links, heap, counts, now + max(0.0, notice.ready - now), START, k, 0)
+
+
+@inner
+def _left(
+    links: Array,
+    transfers: Array,
+    lists: Array,
+    notices: Array,
+    normals: Array,
+    heap: Array,
+    queue: Array,
+    counts: Array,
+    k: int,
+    now: float,
+) -> None:
+    link, need = transfers[k].link, transfers[k].need
+    w = links[link]
+    w.silent, w.free = max(w.silent, now), now
+    _dequeue(links, transfers, lists, notices, normals, heap, queue, counts, link, now)
+    if need < 0:
+        push(links, heap, counts, now + transfers[k].delay, ARRIVE, k, 0)
+    elif transfers[need].came == math.inf:
+        transfers[k].trickles = 1
+        w.trickles += 1
+    else:
+        last = transfers[need].came + w.slice / min(w.rate, w.stream) - now
+        _cross(links, transfers, heap, counts, k, max(0.0, last), now)
+
+
+@inner
+def _cross(
+    links: Array, transfers: Array, heap: Array, counts: Array, k: int, last: float, now: float
+) -> None:
+    w = links[transfers[k].link]
+    w.silent = max(w.silent, now + last)
+    push(links, heap, counts, now + (last + transfers[k].delay), ARRIVE, k, 0)
+
+
+@inner
+def _arrive(
+    links: Array, transfers: Array, sites: Array, lists: Array, heap: Array, counts: Array, k: int, now: float
+) -> None:
+    transfers[k].came = now
+    _close(sites, counts, transfers[k].target, now)
+    for i in range(transfers[k].later, transfers[k].later_end):
+        later = lists[i]
+        if transfers[later].trickles:
+            w = links[transfers[later].link]
+            w.trickles -= 1
+            w.silent = max(w.silent, now)
+            _cross(links, transfers, heap, counts, later, w.slice / min(w.rate, w.stream), now)
 
 
 @inner
@@ -298,14 +409,9 @@ def _happen(
     if what == ALARM:
         _on_alarm(links, transfers, heap, queue, counts, a, now)
     elif what == LEFT:
-        link = transfers[a].link
-        links[link].silent = links[link].free = now
-        _dequeue(links, transfers, heap, queue, counts, link, now)
-        push(links, heap, counts, now + _draw(links, normals, link), ARRIVE, a, 0)
+        _left(links, transfers, lists, notices, normals, heap, queue, counts, a, now)
     elif what == ARRIVE:
-        _close(sites, counts, transfers[a].target, now)
-        for i in range(transfers[a].later, transfers[a].later_end):
-            _ask(links, transfers, sites, notices, heap, queue, counts, lists[i], now)
+        _arrive(links, transfers, sites, lists, heap, counts, a, now)
     elif what == MARKED:
         push(links, heap, counts, now + links[a].rtt, TAKE, a, b)
     elif what == TAKE:
@@ -315,9 +421,9 @@ def _happen(
         else:
             place.has_room = 1
     elif what == START:
-        _start(links, transfers, sites, heap, queue, counts, a, now)
+        _start(links, transfers, sites, lists, notices, normals, heap, queue, counts, a, now)
     else:
-        _dequeue(links, transfers, heap, queue, counts, a, now)
+        _dequeue(links, transfers, lists, notices, normals, heap, queue, counts, a, now)
 
 
 @inner
@@ -326,10 +432,11 @@ def _begin(links: Array, transfers: Array, sites: Array, counts: Array) -> None:
     counts[:] = 0
     for w in links:
         w.on = w.head = -1
-        w.is_busy = w.ready = w.sent = w.alarm = 0
+        w.is_busy = w.ready = w.sent = w.alarm = w.trickles = 0
     for t in transfers:
         t.following = -1
-        t.is_changed = t.has_room = t.waits = 0
+        t.is_changed = t.has_room = t.waits = t.trickles = 0
+        t.asked, t.came = 0.0, math.inf
     for m in sites:
         m.waits_for = m.out_of_end - m.out_of + m.into_end - m.into
         m.done = math.inf
@@ -389,7 +496,7 @@ def play(
                 )
             else:
                 for i in range(sites[site[call]].out_of, sites[site[call]].out_of_end):
-                    _ask(links, transfers, sites, mine, heap, queue, counts, lists[i], now)
+                    _ask(links, transfers, sites, lists, mine, normals, heap, queue, counts, lists[i], now)
             call += 1
             continue
         event = heap[1]
