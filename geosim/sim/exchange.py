@@ -221,8 +221,7 @@ class Exchange:
         """A site's buffers are free for this round: its notices leave for all that will send to it."""
         for k in self.wan.into[site]:
             self.wan.notify(site, k)
-            there = self.wan.env.now + self.wan.delays[self.wan.link_of[k]].draw()
-            self._ready[k] = max(self._ready[k], there)
+            self._ready[k] = self.wan.env.now + self.wan.delays[self.wan.link_of[k]].draw()
             self._one_less(k)
 
     def enter(self, site: int) -> simpy.Event:
@@ -234,8 +233,8 @@ class Exchange:
         return self.done[site]
 
     def _ask(self, k: int) -> None:
-        """The source would send."""
-        self._asked[k] = max(self._asked[k], self.wan.env.now)
+        """The source would send, or has the first slice of what it passes on; the later of them counts."""
+        self._asked[k] = self.wan.env.now
         self._one_less(k)
 
     def _one_less(self, k: int) -> None:
@@ -283,17 +282,13 @@ class Exchange:
         left.callbacks.append(partial(self._left, k))
         self._delay[k] = wan.delays[link].draw()
         if wan.later[k]:
-            comes = wan.env.now + (wan.first_slice_s(link, self.plan, ramp) + self._delay[k])
-            for later in wan.later[k]:
-                self._foresee(later, comes)
+            comes_s = wan.first_slice_s(link, self.plan, ramp) + self._delay[k]
+            self._after(comes_s, partial(self._pass_on, k))
 
-    def _foresee(self, k: int, at: float) -> None:
-        """The first slice of what is to be passed on comes then."""
-        self._asked[k] = max(self._asked[k], at)
-        self._ready[k] = max(self._ready[k], at)
-        self._missing[k] -= 1
-        if self._missing[k] == 0:
-            self._after(max(0.0, self._ready[k] - self.wan.env.now), partial(self._start, k))
+    def _pass_on(self, k: int, _: simpy.Event) -> None:
+        """A transfer's first slice is there."""
+        for later in self.wan.later[k]:
+            self._ask(later)
 
     def _marked(self, link: int, place: int, _: simpy.Event) -> None:
         """So much has left that the payload of this place is taken once it is acknowledged."""

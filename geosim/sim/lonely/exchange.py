@@ -48,7 +48,6 @@ class LonelyWan:
         self._last, self._calls = (state.copy(), fragment, calls), []
         self._play(state, fragment, calls, inf)
         state.notices["missing"][fragment] = state.transfers["needs"]
-        state.notices["ready"][fragment] = 0.0
         done = state.sites["done"].tolist()
         return [(m, done[m]) for m in np.argsort(state.sites["order"]).tolist()]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from geosim.sim.lonely.compiled import inner
 
-START, ALARM, LEFT, MARKED, TAKE, ARRIVE, FREE = range(7)  # what happens in an exchange
+START, ALARM, PASS_ON, LEFT, MARKED, TAKE, ARRIVE, FREE = range(8)  # what happens in an exchange
 # What is counted: events so far, those in the heap, where the queue begins and ends, transfers whose rates
 # change, sites that are through.
 EVENTS, HEAP, BEGIN, END, CHANGED, THROUGH = range(6)

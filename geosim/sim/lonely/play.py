@@ -17,13 +17,14 @@ from geosim.sim.lonely.heap import (
     HEAP,
     LEFT,
     MARKED,
+    PASS_ON,
     START,
     TAKE,
     is_before,
     pop,
 )
 from geosim.sim.lonely.links import move, on_alarm, share_all
-from geosim.sim.lonely.transfers import arrive, dequeue, enter, left, marked, post, start, take
+from geosim.sim.lonely.transfers import arrive, dequeue, enter, left, marked, pass_on, post, start, take
 
 POST, ENTER = 0, 1  # what a site does
 
@@ -33,7 +34,9 @@ def _happen(s: Any, notices: Array, what: int, a: int, b: int, now: float) -> No
     if what == ALARM:
         on_alarm(s, a, now)
     elif what == LEFT:
-        left(s, notices, a, now)
+        left(s, a, now)
+    elif what == PASS_ON:
+        pass_on(s, notices, a, now)
     elif what == ARRIVE:
         arrive(s, a, now)
     elif what == MARKED:
@@ -41,9 +44,9 @@ def _happen(s: Any, notices: Array, what: int, a: int, b: int, now: float) -> No
     elif what == TAKE:
         take(s, a, b, now)
     elif what == START:
-        start(s, notices, a, now)
+        start(s, a, now)
     else:
-        dequeue(s, notices, a, now)
+        dequeue(s, a, now)
 
 
 @inner
@@ -56,7 +59,7 @@ def _begin(s: Any) -> None:
     for t in s.transfers:
         t.following = -1
         t.is_changed = t.has_room = t.waits = t.trickles = 0
-        t.asked, t.came = 0.0, math.inf
+        t.came = math.inf
     for m in s.sites:
         m.waits_for = m.out_of_end - m.out_of + m.into_end - m.into
         m.done = math.inf

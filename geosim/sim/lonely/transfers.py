@@ -10,7 +10,7 @@ import numpy as np
 
 from geosim.sim.lonely.compiled import Array, inner
 from geosim.sim.lonely.flow import begin_round, window_after, window_restart
-from geosim.sim.lonely.heap import ARRIVE, FREE, START, TAKE, THROUGH, push, set_alarm
+from geosim.sim.lonely.heap import ARRIVE, FREE, PASS_ON, START, TAKE, THROUGH, push, set_alarm
 from geosim.sim.lonely.links import draw, oppose, time_alone
 
 
@@ -22,16 +22,26 @@ def post(s: Any, notices: Array, site: int, now: float) -> None:
         back = s.links[link].back
         if back >= 0:
             _talks(s, back, now)
-        notices[k].ready = max(notices[k].ready, now + draw(s, link))
+        notices[k].ready = now + draw(s, link)
         _one_less(s, notices, k, now)
 
 
 @inner
 def enter(s: Any, notices: Array, site: int, now: float) -> None:
     for i in range(s.sites[site].out_of, s.sites[site].out_of_end):
-        k = s.lists[i]
-        s.transfers[k].asked = max(s.transfers[k].asked, now)
-        _one_less(s, notices, k, now)
+        _ask(s, notices, s.lists[i], now)
+
+
+@inner
+def pass_on(s: Any, notices: Array, k: int, now: float) -> None:
+    for i in range(s.transfers[k].later, s.transfers[k].later_end):
+        _ask(s, notices, s.lists[i], now)
+
+
+@inner
+def _ask(s: Any, notices: Array, k: int, now: float) -> None:
+    s.transfers[k].asked = now
+    _one_less(s, notices, k, now)
 
 
 @inner
@@ -43,21 +53,11 @@ def _one_less(s: Any, notices: Array, k: int, now: float) -> None:
         if wait > 0:
             push(s, now + wait, START, k, 0)
         else:
-            start(s, notices, k, now)
+            start(s, k, now)
 
 
 @inner
-def _foresee(s: Any, notices: Array, k: int, at: float, now: float) -> None:
-    notice = notices[k]
-    s.transfers[k].asked = max(s.transfers[k].asked, at)
-    notice.ready = max(notice.ready, at)
-    notice.missing -= 1
-    if notice.missing == 0:
-        push(s, now + max(0.0, notice.ready - now), START, k, 0)
-
-
-@inner
-def start(s: Any, notices: Array, k: int, now: float) -> None:
+def start(s: Any, k: int, now: float) -> None:
     link = s.transfers[k].link
     w = s.links[link]
     place = s.transfers[w.place + w.ready]
@@ -68,7 +68,7 @@ def start(s: Any, notices: Array, k: int, now: float) -> None:
         place.waits = 1
     if not w.is_busy and w.free <= now:
         w.is_busy = 1
-        _send(s, notices, k, now)
+        _send(s, k, now)
         return
     if not w.is_busy:
         w.is_busy = 1
@@ -81,18 +81,18 @@ def start(s: Any, notices: Array, k: int, now: float) -> None:
 
 
 @inner
-def dequeue(s: Any, notices: Array, link: int, now: float) -> None:
+def dequeue(s: Any, link: int, now: float) -> None:
     w = s.links[link]
     k = w.head
     if k < 0:
         w.is_busy = 0
     else:
         w.head = s.transfers[k].following
-        _send(s, notices, k, now)
+        _send(s, k, now)
 
 
 @inner
-def _send(s: Any, notices: Array, k: int, now: float) -> None:
+def _send(s: Any, k: int, now: float) -> None:
     t = s.transfers[k]
     link = t.link
     f = s.links[link]
@@ -119,18 +119,16 @@ def _send(s: Any, notices: Array, k: int, now: float) -> None:
     set_alarm(s, link, now + time_alone(s, link, f.left - f.mark_left, f.is_opposed))
     t.delay = draw(s, link)
     if t.later < t.later_end:
-        comes = now + (time_alone(s, link, f.slice, 0) + t.delay)
-        for i in range(t.later, t.later_end):
-            _foresee(s, notices, s.lists[i], comes, now)
+        push(s, now + (time_alone(s, link, f.slice, 0) + t.delay), PASS_ON, k, 0)
 
 
 @inner
-def left(s: Any, notices: Array, k: int, now: float) -> None:
+def left(s: Any, k: int, now: float) -> None:
     t = s.transfers[k]
     w = s.links[t.link]
     _talks(s, t.link, now)
     w.free = now
-    dequeue(s, notices, t.link, now)
+    dequeue(s, t.link, now)
     if t.need < 0:
         push(s, now + t.delay, ARRIVE, k, 0)
     elif s.transfers[t.need].came == math.inf:
