@@ -1,10 +1,9 @@
 """Links and what is on them, in machine code, as in `sim.network`. `s`: a `state.State`."""
 
-import math
 from typing import Any
 
 from geosim.sim.lonely.compiled import inner
-from geosim.sim.lonely.flow import run, tiny_bytes
+from geosim.sim.lonely.flow import end_alone, run, tiny_bytes
 from geosim.sim.lonely.heap import CHANGED, LEFT, MARKED, add_now, set_alarm
 
 
@@ -61,25 +60,11 @@ def share_all(s: Any, now: float) -> None:
 
 
 @inner
-def time_alone(s: Any, link: int, size: float, is_opposed: int) -> float:
-    """Of so many bytes that begin to leave now."""
-    s.links[-1] = s.links[link]
-    ahead = s.links[-1]
-    ahead.left, ahead.is_opposed, ahead.has_mark = size, is_opposed, 0
-    ahead.since = ahead.round = 0.0
-    run(ahead, math.inf)
-    return ahead.since
-
-
-@inner
 def _look_ahead(s: Any, link: int, now: float) -> None:
-    s.links[-1] = s.links[link]
-    ahead = s.links[-1]
-    if ahead.has_mark:
-        ahead.has_mark = 0
-        ahead.left -= ahead.mark_left
-    run(ahead, math.inf)
-    set_alarm(s, link, now + max(0.0, ahead.since - now))
+    f = s.links[link]
+    left = f.left - f.mark_left if f.has_mark else f.left
+    ends = end_alone(f, left, f.since, f.round, f.is_opposed)
+    set_alarm(s, link, now + max(0.0, ends - now))
 
 
 @inner

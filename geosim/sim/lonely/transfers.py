@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from geosim.sim.lonely.compiled import Array, inner
-from geosim.sim.lonely.flow import begin_round, window_after, window_restart
+from geosim.sim.lonely.flow import begin_round, end_alone, window_after, window_restart
 from geosim.sim.lonely.heap import ARRIVE, FREE, PASS_ON, START, TAKE, THROUGH, push, set_alarm
-from geosim.sim.lonely.links import draw, oppose, time_alone
+from geosim.sim.lonely.links import draw, oppose
 
 
 @inner
@@ -116,10 +116,10 @@ def _send(s: Any, k: int, now: float) -> None:
     if place < f.load:
         f.has_mark, f.mark_place = 1, int(place)
         f.mark_left = f.payload - (1.0 - (f.held - whole)) * f.payload
-    set_alarm(s, link, now + time_alone(s, link, f.left - f.mark_left, f.is_opposed))
+    set_alarm(s, link, now + end_alone(f, f.left - f.mark_left, 0.0, 0.0, f.is_opposed))
     t.delay = draw(s, link)
     if t.later < t.later_end:
-        push(s, now + (time_alone(s, link, f.slice, 0) + t.delay), PASS_ON, k, 0)
+        push(s, now + (end_alone(f, f.slice, 0.0, 0.0, 0) + t.delay), PASS_ON, k, 0)
 
 
 @inner
