@@ -25,20 +25,54 @@ each from its first byte's leaving to its last byte's; once either is through, t
 
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import inf
 
 import simpy
 
-from geosim.cost.problem import FragmentPlan, Problem
+from geosim.cost.problem import FragmentPlan, LinkPlan, Problem
 from geosim.cost.transport import window_after, window_restart
+from geosim.sim.flow import Ramp, time_alone
 from geosim.sim.jitter import LinkJitter
-from geosim.sim.network import Network, Ramp, time_alone
+from geosim.sim.network import Network
 from geosim.sim.record import Tracer
 from geosim.sim.weather import WanCarrier, Weather
 
 # Most exchanges are like others before.
 _window_after = lru_cache(maxsize=4096)(lambda window, size, limit: float(window_after(window, size, limit)))
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """How a fragment's payloads go over a link.
+
+    Attributes:
+        limit, first: of TCP's window. alone, opposed: rates out of slow start, without and with traffic on
+        the way back. slice_bytes: on the wire, of what has to come before a payload can be passed on;
+        slice_s: how long the last of it takes.
+    """
+
+    link: LinkPlan
+    flows: int
+    wire_bytes: float
+    limit: float
+    first: float
+    alone: float
+    opposed: float
+    slice_bytes: float
+    slice_s: float
+
+    @classmethod
+    def of(cls, link: LinkPlan, plan: FragmentPlan) -> "Law":
+        """That of a link and a fragment."""
+        path, flows = link.path, plan.flows
+        size, alone = plan.payload_bytes * link.wire_per_payload, path.stream_rate(flows, alone=True)
+        part = plan.slice_share * size
+        return cls(
+            link, flows, size, path.window_limit(flows), path.initial_window(flows), alone,
+            path.stream_rate(flows), part, part / min(path.rate_bytes_per_s, alone),
+        )  # fmt: skip
 
 
 class Wan:
@@ -87,6 +121,7 @@ class Wan:
         self.load = Counter(self.link_of)  # payloads of an exchange on each link
         self._window: list[float | None] = [None] * len(links)
         self._silent_since = [0.0] * len(links)
+        self._laws: list[dict[int, Law]] = [{} for _ in links]  # by a fragment's identity
         self._trickles = [0] * len(links)  # payloads whose last slice has not come yet
         # What waits until its link has sent what became ready before, by link; nothing where it is free.
         self._queues: dict[int, deque[Callable[[], None]]] = {}
@@ -116,38 +151,25 @@ class Wan:
         else:
             del self._queues[link]
 
-    def ramp(self, link: int, plan: FragmentPlan, asked_s: float) -> Ramp:
+    def law(self, link: int, plan: FragmentPlan) -> Law:
+        """How a fragment's payloads go over a link as it is now."""
+        known = self._laws[link].get(id(plan))
+        if known is None or known.link is not self.links[link]:
+            known = self._laws[link][id(plan)] = Law.of(self.links[link], plan)
+        return known
+
+    def ramp(self, link: int, law: Law, asked_s: float) -> Ramp:
         """How a payload starts that leaves now, and was ready at `asked_s`."""
-        path = self.links[link].path
         self.weather.sent(link)
-        flows = plan.flows
-        limit, first = path.window_limit(flows), path.initial_window(flows)
-        window = self._window[link]
+        path, window = law.link.path, self._window[link]
         if window is None:
-            window = first
+            window = law.first
         elif not self._trickles[link]:
             idle = asked_s - self._silent_since[link]
             if path.restarts and idle >= path.rto_s:
-                window = float(window_restart(window, idle, first, path.rto_s, True))
-        self._window[link] = _window_after(window, self.wire_bytes(link, plan), limit)
-        return Ramp(
-            flows, path.rtt_s, window, limit, path.stream_rate(flows, alone=True), path.stream_rate(flows)
-        )
-
-    def wire_bytes(self, link: int, plan: FragmentPlan) -> float:
-        """What a payload is on a link."""
-        return plan.payload_bytes * self.links[link].wire_per_payload
-
-    def first_slice_s(self, link: int, plan: FragmentPlan, ramp: Ramp) -> float:
-        """Seconds until so much of a payload has left that its receiver can begin to pass it on."""
-        rate = self.links[link].path.rate_bytes_per_s
-        return time_alone(plan.slice_share * self.wire_bytes(link, plan), ramp, rate, False)
-
-    def last_slice_s(self, link: int, plan: FragmentPlan) -> float:
-        """Seconds that a slice takes a link."""
-        path = self.links[link].path
-        size = plan.slice_share * self.wire_bytes(link, plan)
-        return size / min(path.rate_bytes_per_s, path.stream_rate(plan.flows, alone=True))
+                window = float(window_restart(window, idle, law.first, path.rto_s, True))
+        self._window[link] = _window_after(window, law.wire_bytes, law.limit)
+        return Ramp(law.flows, path.rtt_s, window, law.limit, law.alone, law.opposed)
 
     def send(
         self, link: int, size: float, ramp: Ramp, mark: tuple[float, simpy.Event] | None = None
@@ -276,14 +298,15 @@ class Exchange:
             mark = (1.0 - part, wan.env.event())
             assert mark[1].callbacks is not None
             mark[1].callbacks.append(partial(self._marked, link, int(place)))
-        ramp = wan.ramp(link, self.plan, self._asked[k])
-        left = wan.send(link, wan.wire_bytes(link, self.plan), ramp, mark)
+        law = wan.law(link, self.plan)
+        ramp = wan.ramp(link, law, self._asked[k])
+        left = wan.send(link, law.wire_bytes, ramp, mark)
         assert left.callbacks is not None
         left.callbacks.append(partial(self._left, k))
         self._delay[k] = wan.delays[link].draw()
         if wan.later[k]:
-            comes_s = wan.first_slice_s(link, self.plan, ramp) + self._delay[k]
-            self._after(comes_s, partial(self._pass_on, k))
+            took = time_alone(law.slice_bytes, ramp, law.link.path.rate_bytes_per_s, False)
+            self._after(took + self._delay[k], partial(self._pass_on, k))
 
     def _pass_on(self, k: int, _: simpy.Event) -> None:
         """A transfer's first slice is there."""
@@ -314,7 +337,7 @@ class Exchange:
             self._trickles[k] = True
             wan.trickle(link, 1, wan.env.now)
         else:
-            self._cross(k, max(0.0, self._came[need] + wan.last_slice_s(link, self.plan) - wan.env.now))
+            self._cross(k, max(0.0, self._came[need] + wan.law(link, self.plan).slice_s - wan.env.now))
 
     def _cross(self, k: int, last_s: float) -> None:
         """The last byte leaves so much later, and crosses."""
@@ -330,7 +353,7 @@ class Exchange:
             if self._trickles[later]:
                 link = wan.link_of[later]
                 wan.trickle(link, -1, wan.env.now)
-                self._cross(later, wan.last_slice_s(link, self.plan))
+                self._cross(later, wan.law(link, self.plan).slice_s)
 
     def _close(self, site: int) -> None:
         self._open[site] -= 1

@@ -9,7 +9,8 @@ from geosim.scenario import WanLink
 from geosim.sim import Tracer
 from geosim.sim.engine import Engine
 from geosim.sim.exchange import Exchange, Wan
-from geosim.sim.network import Network, Ramp
+from geosim.sim.flow import Ramp
+from geosim.sim.network import Network
 
 STREAMED = policy(update="local", interval=2, overlap={"kind": "streaming", "fragments": 2, "steps": 1})
 

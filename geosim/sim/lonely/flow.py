@@ -1,4 +1,4 @@
-"""A transfer on its link, as `network.Flow`, and its window, as `cost.transport`, in machine code."""
+"""A transfer on its link, as `sim.flow.Flow`, and its window, as `cost.transport`, in machine code."""
 
 import math
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from geosim.sim.lonely.compiled import inner
 
-# As in `network`.
+# As in `sim.flow`.
 TINY, TINY_BYTES, TINY_SHARE_OF_TIME = 1e-12, 1e-6, 1e-15
 
 

@@ -31,7 +31,7 @@ _QUEUE = {
 # A link. Fixed: `back` is the way back or -1, `load` the payloads of an exchange, `place` where the link's
 # places begin among all, `sender` its site. Laws: of the exchange's fragment; `payload` and `slice` on the
 # wire, `held`: how many payloads a buffer holds. Kept: `window` -1: none yet; `free`: when its last byte has
-# left; `drawn`: random numbers used up. Flow: as `network.Flow`, its window `in_flight`. Queue: the transfer
+# left; `drawn`: random numbers used up. Flow: as `sim.flow.Flow`, its window `in_flight`. Queue: the transfer
 # on the link and those that wait, -1: none; how many became ready and were sent; where its alarm is in the
 # heap, 0: nowhere; how many transfers wait for their last slice.
 LINK = np.dtype(list((_FIXED | _LAWS | _KEPT | _FLOW | _QUEUE).items()))
