@@ -1,6 +1,6 @@
 """Who sends what to whom in one exchange: a topology as a list of transfers with what each waits for.
 
-A site that has itself entered the exchange passes payloads on unchanged, slice by slice as they come. Payloads
+A site that has itself entered the exchange passes payloads on unchanged, slice by slice as they come. Those
 that leave over one link go in the order in which they become ready, which the engine prices as one after
 another.
 """
