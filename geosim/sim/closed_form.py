@@ -120,22 +120,24 @@ def _wire(b: Batch, f: int, window: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     size, limit = b.size_bytes[:, f], b.window_limit[:, f]
     used = size > 0
     safe = xp.where(used, size, 1.0)
-    # A hop begins once the first slice is there and the link has sent the payload before.
     flight, stream = b.rtt_s / 2, b.stream[:, f]
-    part = xp.where(used, b.slice_bytes[:, f], 1.0)
-    last = part / xp.minimum(b.rate, stream)
-    left = xp.zeros(len(b))
-    first = xp.zeros(len(b))
-    arrived = xp.zeros(len(b))
-    free = xp.zeros(len(b))
-    for hop in range(int(b.hops.max(initial=0))):
+    left = arrived = free = first = part = xp.zeros(len(b))
+    hops = int(b.hops.max(initial=0))
+    for hop in range(hops):
         now = used & (hop < b.hops)
-        begin = xp.maximum(free, first)
-        sending = send_time(safe, b.rate, b.rtt_s, window, limit, stream)
-        first = xp.where(now, begin + send_time(part, b.rate, b.rtt_s, window, limit, stream) + flight, first)
-        free = xp.where(now, begin + sending, free)
-        left = xp.where(now, xp.maximum(free, arrived + last if hop else free), left)
-        arrived = xp.where(now, left + flight, arrived)
+        gone = end = send_time(safe, b.rate, b.rtt_s, window, limit, stream)
+        begin = first
+        if hop:
+            # The first slice is there, and the link has sent the payload before; the last slice comes last.
+            begin = xp.maximum(free, first)
+            gone = begin + gone
+            end = xp.maximum(gone, arrived + part / xp.minimum(b.rate, stream))
+        if hop + 1 < hops:
+            part = xp.where(used, b.slice_bytes[:, f], 1.0)
+            free = gone
+            first = begin + send_time(part, b.rate, b.rtt_s, window, limit, stream) + flight
+        left = xp.where(now, end, left)
+        arrived = xp.where(now, end + flight, arrived)
         window = xp.where(now, window_after(xp.minimum(window, limit), safe, limit), window)
     idle = b.hops == 0
     return xp.where(idle | ~used, 0.0, arrived), left, window

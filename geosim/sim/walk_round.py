@@ -24,12 +24,16 @@ _TOGETHER = 1e-12  # of the time that has passed: no longer told apart
 
 @dataclass(frozen=True)
 class Lines:
-    """What rows have in common: for each transfer its link, for each link its transfers and its way back."""
+    """What rows have in common: for each transfer its link, for each link its transfers and its way back.
+
+    `needed`: the transfers whose payloads are passed on.
+    """
 
     problem: Problem
     link_of: list[int]
     load: Counter[int]
     on_back: list[list[int]]
+    needed: frozenset[int]
 
     @classmethod
     def of(cls, problem: Problem) -> "Lines":
@@ -38,7 +42,8 @@ class Lines:
         link_of = [ways[t.source, t.target] for t in problem.routes]
         backs = [ways.get((link.target, link.source)) for link in problem.links]
         on_back = [[k for k, link in enumerate(link_of) if link == back] for back in backs]
-        return cls(problem, link_of, Counter(link_of), on_back)
+        needed = frozenset(t.need for t in problem.routes if t.need is not None)
+        return cls(problem, link_of, Counter(link_of), on_back, needed)
 
 
 @dataclass(frozen=True)
@@ -130,21 +135,21 @@ class _Pass:
             if need is not None:
                 asked = np.maximum(asked, first[need])
             ready = np.maximum(asked, posted[transfer.target] + flight)
-            taken, slice_s = self._send(k, asked, ready)
+            taken, window = self._send(k, asked, ready)
             begin, end = self.spans[k]
+            first.append(begin + self._slice_s(link, window) + flight if k in lines.needed else begin)
             if need is not None:
                 last = of["share"][f] * of["payload"][f] * of["wire"][link]
                 end = np.maximum(
                     end, arrived[need] + last / np.minimum(of["rate"][link], of["alone"][f, link])
                 )
                 self.state.silent[link] = np.maximum(self.state.silent[link], end)
-            first.append(begin + slice_s + flight)
             arrived.append(end + flight)
             self.done[transfer.source] = np.maximum(self.done[transfer.source], taken)
             self.done[transfer.target] = np.maximum(self.done[transfer.target], arrived[k])
 
     def _send(self, k: int, asked: np.ndarray, ready: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A transfer over its link: when the kernel has taken it, and how long its first slice takes."""
+        """A transfer over its link: when the kernel has taken it, and TCP's window at its start."""
         link, state, of, f = self.lines.link_of[k], self.state, self.of, self.f
         if link in self.ready:
             # Two that come together but for rounding may leave in either order.
@@ -163,15 +168,14 @@ class _Pass:
         state.window[link] = window_after(window, size, of["limit"][f, link])
         state.silent[link], state.free[link] = np.maximum(state.silent[link], left), left
         self.spans.append((begin, left))
-        slice_s = send_time(
-            of["share"][f] * size,
-            of["rate"][link],
-            of["rtt"][link],
-            window,
-            of["limit"][f, link],
-            of["alone"][f, link],
-        )
-        return np.maximum(ready, self.acknowledged.get((link, place), ready)), slice_s
+        return np.maximum(ready, self.acknowledged.get((link, place), ready)), window
+
+    def _slice_s(self, link: int, window: np.ndarray) -> np.ndarray:
+        """How long a transfer's first slice takes its link."""
+        of, f = self.of, self.f
+        size = of["share"][f] * of["payload"][f] * of["wire"][link]
+        laws = of["rate"][link], of["rtt"][link], window, of["limit"][f, link], of["alone"][f, link]
+        return np.asarray(send_time(size, *laws))
 
     def _window(self, link: int, asked: np.ndarray) -> np.ndarray:
         """TCP's window at a transfer's start."""
