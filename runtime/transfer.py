@@ -18,11 +18,8 @@ from torch.distributed import Work
 
 from geosim.errors import RunError
 from geosim.policy.routes import Transfer
+from geosim.policy.slices import passing_slice
 from runtime.gloo import Stream
-
-# Of a payload that is passed on: what a hop adds is one slice's time, what a slice adds is a notice.
-_SLICES = 32  # a stream
-_LEAST_SLICE_BYTES = 64 * 1024
 
 
 class PeerLost(RunError):
@@ -43,11 +40,6 @@ def slices(size: int, streams: int, chunk_bytes: int | None) -> tuple[Slice, ...
     step = max(1, -(-size // streams) if chunk_bytes is None else chunk_bytes)
     starts = range(0, size, step)
     return tuple(Slice(at, min(at + step, size), i % streams) for i, at in enumerate(starts))
-
-
-def passing_slice(size: int, streams: int) -> int:
-    """Bytes of a slice where payloads are passed on and the policy says nothing."""
-    return min(-(-size // streams), max(_LEAST_SLICE_BYTES, -(-size // (streams * _SLICES))))
 
 
 class Channel:

@@ -28,6 +28,7 @@ from geosim.policy import (
 )
 from geosim.policy.routes import Transfer, make_routes, pairs
 from geosim.policy.schedule import make_plan
+from geosim.policy.slices import slice_share
 from geosim.scenario import Scenario, Site, Workload, site_batches, site_tokens
 
 
@@ -274,8 +275,10 @@ def _fragment(
             apply = whole * numel / total
         rows.append((encode, decode, gather, apply))
     encode_s, decode_s, gather_s, apply_s = zip(*rows, strict=True)
-    flows = layout.shards * _streams_used(policy, payload_bytes / layout.shards)
-    return FragmentPlan(payload_bytes, flows, encode_s, decode_s, gather_s, apply_s)
+    streams = _streams_used(policy, payload_bytes / layout.shards)
+    first = slice_share(payload_bytes / layout.shards, streams, policy.chunk_bytes)
+    flows = layout.shards * streams
+    return FragmentPlan(payload_bytes, flows, encode_s, decode_s, gather_s, apply_s, first)
 
 
 def _streams_used(policy: SyncPolicy, payload_bytes: float) -> int:

@@ -88,7 +88,10 @@ class LinkPlan:
 
 @dataclass(frozen=True)
 class FragmentPlan:
-    """One fragment: payload of a site over all shards, flows a link, and each site's boundary costs."""
+    """One fragment: payload of a site over all shards, flows a link, and each site's boundary costs.
+
+    `slice_share`: of a payload, what has to come before a site can begin to pass it on.
+    """
 
     payload_bytes: float
     flows: int
@@ -96,6 +99,7 @@ class FragmentPlan:
     decode_s: tuple[float, ...]
     gather_s: tuple[float, ...]
     apply_s: tuple[float, ...]
+    slice_share: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """Who sends what to whom in one exchange: a topology as a list of transfers with what each waits for.
 
-A site that has itself entered the exchange passes payloads on unchanged. The engine prices that as store and
-forward: a payload leaves once all of it has come, and payloads that leave over one link go one after another,
-in the order in which they become ready. The runtime does not wait for all of a payload, but passes slices on;
-with links and sites alike that takes as long (`payload_times` is then the M - 1 that every site receives).
+A site that has itself entered the exchange passes payloads on unchanged, slice by slice as they come. Those
+that leave over one link go in the order in which they become ready, which the engine prices as one after
+another.
 """
 
 from collections.abc import Callable, Iterable

@@ -61,7 +61,8 @@ class Batch:
         steady_s: a step without any WAN.
         flat_s: a step of plain data parallelism, else NaN; flat_exposed_s, flat_exchange_s: of that.
         encode_s, after_s, decode_s: of each fragment, before sending, when applied (gather, update), after
-        receipt. size_bytes: of each fragment over one link and hop; 0 for columns that a policy does not use.
+        receipt. size_bytes, slice_bytes: of each fragment, and of the part after which it is passed on, over
+        one link and hop; 0 for columns that a policy does not use.
         window_limit, window_first: of TCP for each fragment's flows together. hops: payloads that cross one
         after another on the longest way of an exchange. mutual: whether every pair of sites that exchanges
         does so both ways, so that notices break TCP's silence. link_payloads: payloads that cross a link in
@@ -84,6 +85,7 @@ class Batch:
     after_s: np.ndarray
     decode_s: np.ndarray
     size_bytes: np.ndarray
+    slice_bytes: np.ndarray
     window_limit: np.ndarray
     window_first: np.ndarray
     stream: np.ndarray
@@ -127,7 +129,9 @@ class _Row:
     lists: dict[str, list[float]] = field(default_factory=dict)
 
 
-_LISTS = ("encode_s", "after_s", "decode_s", "size_bytes", "window_limit", "window_first", "stream")
+_LISTS = (
+    "encode_s", "after_s", "decode_s", "size_bytes", "slice_bytes", "window_limit", "window_first", "stream",
+)  # fmt: skip
 _WHOLE = {
     "interval": np.int64,
     "delay": np.int64,
@@ -231,7 +235,7 @@ def _template(problem: Problem) -> _Row:
         row.scalars |= scalars
         row.lists |= lists
     else:
-        row.lists["size_bytes"] = [0.0] * len(problem.fragments)
+        row.lists["size_bytes"] = row.lists["slice_bytes"] = [0.0] * len(problem.fragments)
         for name in ("window_limit", "window_first", "stream"):
             row.lists[name] = [1.0] * len(problem.fragments)
     return row

@@ -48,6 +48,7 @@ def _fill(rows: Row, out: Cycle) -> None:
             rows.after_s[:, i],
             rows.decode_s[:, i],
             rows.size_bytes[:, i],
+            rows.slice_bytes[:, i],
             rows.window_limit[:, i],
             rows.window_first[:, i],
             rows.stream[:, i],

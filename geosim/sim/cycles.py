@@ -23,6 +23,7 @@ class Row(NamedTuple):
     after_s: Any
     decode_s: Any
     size_bytes: Any
+    slice_bytes: Any
     window_limit: Any
     window_first: Any
     stream: Any
@@ -63,12 +64,20 @@ def _wire(row: Row, f: int, window: Any) -> tuple[Any, Any, Any]:
     size, limit = row.size_bytes[f], row.window_limit[f]
     used = size > 0
     safe = xp.where(used, size, 1.0)
-    arrived = left = 0.0 * row.rtt_s
-    for hop in range(xp.max(row.hops)):
+    part = xp.where(used, row.slice_bytes[f], 1.0)
+    flight, stream = row.rtt_s / 2, row.stream[f]
+    left = arrived = free = first = 0.0 * row.rtt_s
+    hops = xp.max(row.hops)
+    for hop in range(hops):
         now = used & (hop < row.hops)
-        sending = send_time(safe, row.rate, row.rtt_s, window, limit, row.stream[f])
-        left = xp.where(now, arrived + sending, left)
-        arrived = xp.where(now, left + row.rtt_s / 2, arrived)
+        # The first slice is there, and the link has sent the payload before; the last slice comes last.
+        begin = xp.maximum(free, first)
+        free = begin + send_time(safe, row.rate, row.rtt_s, window, limit, stream)
+        end = xp.maximum(free, arrived + part / xp.minimum(row.rate, stream)) if hop else free
+        if hop + 1 < hops:
+            first = begin + send_time(part, row.rate, row.rtt_s, window, limit, stream) + flight
+        left = xp.where(now, end, left)
+        arrived = xp.where(now, end + flight, arrived)
         window = xp.where(now, window_after(xp.minimum(window, limit), safe, limit), window)
     return arrived, left, window
 

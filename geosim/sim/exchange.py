@@ -1,7 +1,12 @@
 """One WAN round: its transfers over the network, with Gloo's handshake.
 
-A transfer leaves when its source has entered the exchange, the receiver's notice has crossed, what it
-forwards has arrived, and the link has sent what became ready before, in this exchange or an earlier one.
+A transfer leaves when its source has entered the exchange, the receiver's notice has crossed, the first slice
+of what it passes on has arrived, and the link has sent what became ready before, in this exchange or an
+earlier one. Its last slice leaves once that has come, if it has not left before: where a payload comes more
+slowly than it could go on, its last byte follows by a slice's time, and the link carries what is next
+meanwhile, since slices of several payloads take turns there. When the first slice comes follows from the
+window and from the rate of its link without others' flows: on shared links that is a little early.
+
 Receives are posted ahead, as the runtime does: the notice leaves when the receiver is through with the
 fragment's last round, so it delays only exchanges that follow each other closely.
 
@@ -20,20 +25,54 @@ each from its first byte's leaving to its last byte's; once either is through, t
 
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import inf
 
 import simpy
 
-from geosim.cost.problem import Problem
-from geosim.cost.transport import Path, window_after, window_restart
+from geosim.cost.problem import FragmentPlan, LinkPlan, Problem
+from geosim.cost.transport import window_after, window_restart
+from geosim.sim.flow import Ramp, time_alone
 from geosim.sim.jitter import LinkJitter
-from geosim.sim.network import Network, Ramp
+from geosim.sim.network import Network
 from geosim.sim.record import Tracer
 from geosim.sim.weather import WanCarrier, Weather
 
 # Most exchanges are like others before.
 _window_after = lru_cache(maxsize=4096)(lambda window, size, limit: float(window_after(window, size, limit)))
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """How a fragment's payloads go over a link.
+
+    Attributes:
+        limit, first: of TCP's window. alone, opposed: rates out of slow start, without and with traffic on
+        the way back. slice_bytes: on the wire, of what has to come before a payload can be passed on;
+        slice_s: how long the last of it takes.
+    """
+
+    link: LinkPlan
+    flows: int
+    wire_bytes: float
+    limit: float
+    first: float
+    alone: float
+    opposed: float
+    slice_bytes: float
+    slice_s: float
+
+    @classmethod
+    def of(cls, link: LinkPlan, plan: FragmentPlan) -> "Law":
+        """That of a link and a fragment."""
+        path, flows = link.path_of(plan), plan.flows
+        size, alone = plan.payload_bytes * link.wire_per_payload, path.stream_rate(flows, alone=True)
+        part = plan.slice_share * size
+        return cls(
+            link, flows, size, path.window_limit(flows), path.initial_window(flows), alone,
+            path.stream_rate(flows), part, part / min(path.rate_bytes_per_s, alone),
+        )  # fmt: skip
 
 
 class Wan:
@@ -82,8 +121,8 @@ class Wan:
         self.load = Counter(self.link_of)  # payloads of an exchange on each link
         self._window: list[float | None] = [None] * len(links)
         self._silent_since = [0.0] * len(links)
-        # By link, size and flows: a path, and what it is for such exchanges.
-        self._paths: dict[tuple[int, float, int], tuple[Path, Path]] = {}
+        self._laws: list[dict[int, Law]] = [{} for _ in links]  # by a fragment's identity
+        self._trickles = [0] * len(links)  # payloads whose last slice has not come yet
         # What waits until its link has sent what became ready before, by link; nothing where it is free.
         self._queues: dict[int, deque[Callable[[], None]]] = {}
         self.links = list(links)
@@ -112,47 +151,43 @@ class Wan:
         else:
             del self._queues[link]
 
-    def send(
-        self,
-        link: int,
-        payload_bytes: float,
-        flows: int,
-        asked_s: float,
-        mark: tuple[float, simpy.Event] | None = None,
-    ) -> simpy.Event:
-        """Start a transfer now; the source has been silent on this link until `asked_s` at the latest.
+    def law(self, link: int, plan: FragmentPlan) -> Law:
+        """How a fragment's payloads go over a link as it is now."""
+        known = self._laws[link].get(id(plan))
+        if known is None or known.link is not self.links[link]:
+            known = self._laws[link][id(plan)] = Law.of(self.links[link], plan)
+        return known
 
-        `mark`: after which part of the payload another event fires.
-        """
-        plan = self.links[link]
-        size = payload_bytes * plan.wire_per_payload
-        path = self._path_of(link, size, flows)
+    def ramp(self, link: int, law: Law, asked_s: float) -> Ramp:
+        """How a payload starts that leaves now, and was ready at `asked_s`."""
         self.weather.sent(link)
-        limit, first = path.window_limit(flows), path.initial_window(flows)
-        window = self._window[link]
+        path, window = law.link.path, self._window[link]
         if window is None:
-            window = first
-        else:
+            window = law.first
+        elif not self._trickles[link]:
             idle = asked_s - self._silent_since[link]
             if path.restarts and idle >= path.rto_s:
-                window = float(window_restart(window, idle, first, path.rto_s, True))
-        self._window[link] = _window_after(window, size, limit)
-        ramp = Ramp(
-            flows, path.rtt_s, window, limit, path.stream_rate(flows, alone=True), path.stream_rate(flows)
-        )
+                window = float(window_restart(window, idle, law.first, path.rto_s, True))
+        self._window[link] = _window_after(window, law.wire_bytes, law.limit)
+        return Ramp(law.flows, path.rtt_s, window, law.limit, law.alone, law.opposed)
+
+    def send(
+        self, link: int, size: float, ramp: Ramp, mark: tuple[float, simpy.Event] | None = None
+    ) -> simpy.Event:
+        """Start a transfer of so many bytes on the wire now.
+
+        `mark`: after which part of them another event fires.
+        """
         at = None if mark is None else (mark[0] * size, mark[1])
         event = self.network.send(self._routes[link], size, ramp, at)
         assert event.callbacks is not None
-        event.callbacks.append(partial(self._silent, link))
+        event.callbacks.append(partial(self._left, link))
         return event
 
-    def _path_of(self, link: int, size_bytes: float, flows: int) -> Path:
-        """A link's path, as it is now, for such exchanges; most are like others before."""
-        plain, key = self.links[link].path, (link, size_bytes, flows)
-        known = self._paths.get(key)
-        if known is None or known[0] is not plain:
-            known = self._paths[key] = (plain, plain.for_exchange(size_bytes, flows))
-        return known[1]
+    def trickle(self, link: int, more: int, until_s: float) -> None:
+        """One payload more or less waits on a link for its last slice; it is not silent until then."""
+        self._trickles[link] += more
+        self.talks(link, until_s)
 
     def carried(self) -> list[float]:
         """Bytes that each link has carried so far."""
@@ -162,10 +197,14 @@ class Wan:
         """A notice to a transfer's source goes over the connection that also carries payloads there."""
         back = self._ways.get((site, self.problem.routes[transfer].source))
         if back is not None:
-            self._silent(back)
+            self.talks(back, self.env.now)
 
-    def _silent(self, link: int, _: simpy.Event | None = None) -> None:
-        self._silent_since[link] = self.env.now
+    def talks(self, link: int, until_s: float) -> None:
+        """A link's source is not silent until then."""
+        self._silent_since[link] = max(self._silent_since[link], until_s)
+
+    def _left(self, link: int, _: simpy.Event) -> None:
+        self.talks(link, self.env.now)
 
 
 class Exchange:
@@ -186,6 +225,11 @@ class Exchange:
         self._asked = [0.0] * len(routes)
         self._missing = [2 if t.need is None else 3 for t in routes]
         self._ready = [0.0] * len(routes)
+        # By transfer: how long its last byte will cross, when it has arrived, whether it waits for its last
+        # slice.
+        self._delay = [0.0] * len(routes)
+        self._came = [inf] * len(routes)
+        self._trickles = [False] * len(routes)
         self._open = [len(wan.out_of[m]) + len(wan.into[m]) for m in range(sites)]
         # By link: how many payloads its buffer holds, how many became ready, how many have begun to leave.
         self._held: dict[int, float] = {}
@@ -211,7 +255,7 @@ class Exchange:
         return self.done[site]
 
     def _ask(self, k: int) -> None:
-        """The source would send, or has what it forwards: the later of the two is when it asks to."""
+        """The source would send, or has the first slice of what it passes on; the later of them counts."""
         self._asked[k] = self.wan.env.now
         self._one_less(k)
 
@@ -254,9 +298,20 @@ class Exchange:
             mark = (1.0 - part, wan.env.event())
             assert mark[1].callbacks is not None
             mark[1].callbacks.append(partial(self._marked, link, int(place)))
-        left = wan.send(link, self.plan.payload_bytes, self.plan.flows, self._asked[k], mark)
+        law = wan.law(link, self.plan)
+        ramp = wan.ramp(link, law, self._asked[k])
+        left = wan.send(link, law.wire_bytes, ramp, mark)
         assert left.callbacks is not None
         left.callbacks.append(partial(self._left, k))
+        self._delay[k] = wan.delays[link].draw()
+        if wan.later[k]:
+            took = time_alone(law.slice_bytes, ramp, law.link.path.rate_bytes_per_s, False)
+            self._after(took + self._delay[k], partial(self._pass_on, k))
+
+    def _pass_on(self, k: int, _: simpy.Event) -> None:
+        """A transfer's first slice is there."""
+        for later in self.wan.later[k]:
+            self._ask(later)
 
     def _marked(self, link: int, place: int, _: simpy.Event) -> None:
         """So much has left that the payload of this place is taken once it is acknowledged."""
@@ -269,20 +324,36 @@ class Exchange:
             self._free.add(place)
 
     def _left(self, k: int, _: simpy.Event) -> None:
-        """A transfer's last byte has left and crosses."""
+        """All of a transfer has left, but for what has not come yet."""
         wan = self.wan
-        link = wan.link_of[k]
+        link, need = wan.link_of[k], wan.problem.routes[k].need
         if wan.tracer is not None:
             row = f"link {wan.problem.links[link].name}"
             wan.tracer.span(row, "flows", self.name, self._ready[k], wan.env.now)
         wan.dequeue(link)
-        self._after(wan.delays[link].draw(), partial(self._arrive, k))
+        if need is None:
+            self._after(self._delay[k], partial(self._arrive, k))
+        elif self._came[need] == inf:
+            self._trickles[k] = True
+            wan.trickle(link, 1, wan.env.now)
+        else:
+            self._cross(k, max(0.0, self._came[need] + wan.law(link, self.plan).slice_s - wan.env.now))
+
+    def _cross(self, k: int, last_s: float) -> None:
+        """The last byte leaves so much later, and crosses."""
+        self.wan.talks(self.wan.link_of[k], self.wan.env.now + last_s)
+        self._after(last_s + self._delay[k], partial(self._arrive, k))
 
     def _arrive(self, k: int, _: simpy.Event) -> None:
         """A transfer's last byte is there."""
-        self._close(self.wan.problem.routes[k].target)
-        for later in self.wan.later[k]:
-            self._ask(later)
+        wan = self.wan
+        self._came[k] = wan.env.now
+        self._close(wan.problem.routes[k].target)
+        for later in wan.later[k]:
+            if self._trickles[later]:
+                link = wan.link_of[later]
+                wan.trickle(link, -1, wan.env.now)
+                self._cross(later, wan.law(link, self.plan).slice_s)
 
     def _close(self, site: int) -> None:
         self._open[site] -= 1

@@ -1,11 +1,8 @@
 """Flows on shared links as a fluid: max-min fair rates that change as flows come, pause and go.
 
-A link is any limit that flows share: one direction between two sites, or a site's way out or in. One `Flow`
-stands for n equal TCP flows. In slow start it sends its window in a burst at its share and pauses until a
-round trip has passed since the burst began; then the window has doubled. Once a burst takes a round trip, or
-the window is at its limit, the rest streams (the law is `cost.transport.send_time`; here shares change under
-way). A link may have another for the way back: its flows stream at another rate while anything is on that
-one, from its first byte's leaving to its last byte's. Bytes are on the wire.
+A link is any limit that flows share: one direction between two sites, or a site's way out or in. A link may
+have another for the way back: its flows stream at another rate while anything is on that one, from its first
+byte's leaving to its last byte's. What a flow does alone is in `sim.flow`.
 
 Flows that share links, directly or through others, have one alarm, for the first of them whose part is over;
 a flow that meets no other goes through its bursts at once and has one alarm, at its mark or
@@ -15,174 +12,14 @@ its end. What happens at one instant is followed by one new sharing, of the flow
 import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import cast
 
 import simpy
 from simpy.events import EventPriority
 
-_TINY = 1e-12
-_TINY_BYTES = 1e-6
-_TINY_SHARE_OF_TIME = 1e-15  # a few units in the last place of the clock
+from geosim.sim.flow import TINY, Flow, Ramp, time_alone
+
 _LAST = EventPriority(2)  # of an instant, after SimPy's own 0 and 1
-
-
-@dataclass(frozen=True)
-class Ramp:
-    """How n equal TCP flows start: round trip, window now and at most (of all), rate once it is full.
-
-    `opposed` is that rate while flows are on the way back.
-    """
-
-    flows: int = 1
-    rtt_s: float = 0.0
-    window: float = math.inf
-    limit: float = math.inf
-    stream: float = math.inf
-    opposed: float = math.inf
-
-
-class Flow:
-    """n equal TCP flows with one transfer: what is left of it and how fast it goes now.
-
-    Attributes:
-        full: bytes that the narrowest of its links carries in a round trip.
-        since: when `left` and `burst` were true.
-        alone: whether it meets no other flow and goes through its bursts without further alarms.
-        is_opposed: whether flows are on the way back.
-        mark: an event that fires once no more than `mark_left` is left; None once it has.
-    """
-
-    __slots__ = (
-        "alarm",
-        "alone",
-        "burst",
-        "done",
-        "full",
-        "is_opposed",
-        "left",
-        "limit",
-        "mark",
-        "mark_left",
-        "n",
-        "opposed",
-        "paused_until",
-        "rate",
-        "round_start",
-        "route",
-        "rtt_s",
-        "since",
-        "size",
-        "stream",
-        "window",
-    )
-
-    def __init__(
-        self, route: tuple[int, ...], size_bytes: float, ramp: Ramp, full: float, now: float
-    ) -> None:
-        self.route = route
-        self.size = self.left = size_bytes
-        self.n = ramp.flows
-        self.rtt_s = ramp.rtt_s
-        self.window = min(ramp.window, ramp.limit)
-        self.limit = ramp.limit
-        self.stream = ramp.stream
-        self.opposed = min(ramp.stream, ramp.opposed)
-        self.is_opposed = False
-        self.mark: simpy.Event | None = None
-        self.mark_left = 0.0
-        self.full = full
-        self.done: simpy.Event | None = None
-        self.alarm: simpy.Event | None = None
-        self.alone = False
-        self.rate = 0.0
-        self.since = now
-        self.begin_round(now)
-
-    @property
-    def cap(self) -> float:
-        """The most that goes per second once out of slow start; no bound inside a burst."""
-        if self.burst < math.inf:
-            return math.inf
-        return self.opposed if self.is_opposed else self.stream
-
-    def begin_round(self, now: float) -> None:
-        """From now on a window leaves at once, or what fills the path, or all that is left."""
-        self.round_start = now
-        self.paused_until = -1.0
-        down = self.full == 0 < self.rtt_s
-        if self.window < (self.limit if down else min(self.limit, self.full * (1 - _TINY))):
-            self.burst = self.window
-        else:
-            self.burst = self.full if self.limit >= self.full > 0 else math.inf
-
-    def advance(self, now: float) -> float:
-        """Bring the bytes up to now; how many have moved."""
-        moved = 0.0
-        if self.rate > 0 and now > self.since:
-            moved = min(self.rate * (now - self.since), self.left)
-            self.left -= moved
-            self.burst -= moved
-        self.since = now
-        return moved
-
-    def reach_mark(self, now: float) -> None:
-        """Fire the mark if what it stands for has left."""
-        if self.mark is not None and self.left - self.mark_left <= self._tiny(now):
-            self.mark.succeed()
-            self.mark = None
-
-    def _tiny(self, now: float) -> float:
-        """Bytes that are as good as none."""
-        return _TINY_BYTES + self.rate * _TINY_SHARE_OF_TIME * (1 + now)
-
-    def is_through(self, now: float) -> bool:
-        """Let a flow whose part is over move on; whether the whole transfer is."""
-        tiny = self._tiny(now)
-        if self.left <= tiny:
-            return True
-        if self.paused_until >= 0:
-            if self.paused_until <= now:
-                self.window = min(2 * self.window, self.limit)
-                self.begin_round(now)
-        elif self.burst <= tiny:
-            until = self.round_start + self.rtt_s
-            self.burst = math.inf
-            if now < until - _TINY * (1 + now):
-                self.paused_until = until
-        return False
-
-    def part_ends(self, rate: float) -> float:
-        """When the burst, the pause or the transfer is over at a rate from `since` on; the rate is set."""
-        if self.paused_until >= 0:
-            self.rate = 0.0
-            return self.paused_until
-        self.rate = rate
-        ahead = min(self.left, self.burst)
-        if self.mark is not None and not self.alone and self.left > self.mark_left:
-            ahead = min(ahead, self.left - self.mark_left)
-        return self.since + ahead / rate if rate > 0 else math.inf
-
-    def run(self, rate: float, until: float) -> None:
-        """Go through bursts and pauses at the rate of links without other flows, to a time or the end."""
-        while True:
-            end = self.part_ends(min(self.cap, rate))
-            if end > until or end == math.inf:
-                self.advance(until)
-                return
-            self.advance(end)
-            if self.is_through(end):
-                return
-
-
-@lru_cache(maxsize=4096)
-def _time_alone(size_bytes: float, ramp: Ramp, rate: float, is_opposed: bool) -> float:
-    """Seconds of a transfer over links without other flows."""
-    flow = Flow((), size_bytes, ramp, ramp.rtt_s * rate, 0.0)
-    flow.is_opposed = is_opposed
-    flow.run(rate, math.inf)
-    return flow.since
 
 
 def max_min_rates(
@@ -219,7 +56,7 @@ def max_min_rates(
         if bound <= level:
             level, fixed = bound, [f for f in by_bound if bounds[f] == bound]
         else:
-            full = [link for link, w in load.items() if left[link] / w <= level * (1 + _TINY)]
+            full = [link for link, w in load.items() if left[link] / w <= level * (1 + TINY)]
             fixed = list(dict.fromkeys(f for link in full for f in users[link] if is_open[f]))
         for f in fixed:
             rates[f] = rate = weights[f] * level
@@ -279,7 +116,7 @@ class Network:
             self._change((flow,))
         else:
             flow.alone = True
-            self._set_alarm([flow], _time_alone(size_bytes - flow.mark_left, ramp, rate, flow.is_opposed))
+            self._set_alarm([flow], time_alone(size_bytes - flow.mark_left, ramp, rate, flow.is_opposed))
         return flow.done
 
     def _oppose(self, link: int, is_opposed: bool) -> None:
@@ -322,6 +159,8 @@ class Network:
         return carried
 
     def _narrowest(self, route: tuple[int, ...]) -> float:
+        if len(route) == 1:
+            return self.capacity[route[0]]
         return min([self.capacity[link] for link in route])
 
     def _moved(self, flow: Flow) -> float:
@@ -395,12 +234,9 @@ class Network:
 
     def _look_ahead(self, flow: Flow) -> None:
         """Set the alarm of a flow that meets no other: at its mark, or at its end."""
-        ahead = copy(flow)
-        if ahead.mark is not None:
-            ahead.mark = None
-            ahead.left -= ahead.mark_left
-        ahead.run(self._narrowest(flow.route), math.inf)
-        self._set_alarm([flow], ahead.since - self.env.now)
+        left = flow.left if flow.mark is None else flow.left - flow.mark_left
+        ends = flow.ends(left, self._narrowest(flow.route))
+        self._set_alarm([flow], ends - self.env.now)
 
     def _set_alarm(self, flows: list[Flow], delay_s: float) -> None:
         if delay_s == math.inf:

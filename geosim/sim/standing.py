@@ -26,6 +26,7 @@ def link_columns(problem: Problem, link: LinkPlan) -> tuple[dict[str, Any], dict
     paths = [(link.path_of(f), f.flows) for f in problem.fragments]
     lists = {
         "size_bytes": [f.payload_bytes * link.wire_per_payload for f in problem.fragments],
+        "slice_bytes": [f.slice_share * f.payload_bytes * link.wire_per_payload for f in problem.fragments],
         "window_limit": [path.window_limit(flows) for path, flows in paths],
         "window_first": [path.initial_window(flows) for path, flows in paths],
         "stream": [path.stream_rate(flows) for path, flows in paths],

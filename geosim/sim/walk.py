@@ -52,6 +52,7 @@ class Walk:
             "decode": np.array([f.decode_s for f in p.fragments]) + p.overhead_s,
             "after": np.array([np.add(f.gather_s, f.apply_s) for f in p.fragments]),
             "payload": np.array([f.payload_bytes for f in p.fragments]),
+            "share": np.array([f.slice_share for f in p.fragments]),
             "rate": np.array([link.path.rate_bytes_per_s for link in p.links]),
             "rtt": np.array([link.path.rtt_s for link in p.links]),
             "rto": np.array([link.path.rto_s for link in p.links]),

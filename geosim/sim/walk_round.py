@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from geosim.cost import Problem
-from geosim.cost.transport import slow_start, window_after, window_restart
+from geosim.cost.transport import send_time, slow_start, window_after, window_restart
 
 Moment = list[np.ndarray]
 Numbers = dict[str, np.ndarray]
@@ -24,12 +24,16 @@ _TOGETHER = 1e-12  # of the time that has passed: no longer told apart
 
 @dataclass(frozen=True)
 class Lines:
-    """What rows have in common: for each transfer its link, for each link its transfers and its way back."""
+    """What rows have in common: for each transfer its link, for each link its transfers and its way back.
+
+    `needed`: the transfers whose payloads are passed on.
+    """
 
     problem: Problem
     link_of: list[int]
     load: Counter[int]
     on_back: list[list[int]]
+    needed: frozenset[int]
 
     @classmethod
     def of(cls, problem: Problem) -> "Lines":
@@ -38,7 +42,8 @@ class Lines:
         link_of = [ways[t.source, t.target] for t in problem.routes]
         backs = [ways.get((link.target, link.source)) for link in problem.links]
         on_back = [[k for k, link in enumerate(link_of) if link == back] for back in backs]
-        return cls(problem, link_of, Counter(link_of), on_back)
+        needed = frozenset(t.need for t in problem.routes if t.need is not None)
+        return cls(problem, link_of, Counter(link_of), on_back, needed)
 
 
 @dataclass(frozen=True)
@@ -122,20 +127,30 @@ class _Pass:
         self.came = Counter[int]()
         self.acknowledged: dict[tuple[int, int], np.ndarray] = {}
         arrived: Moment = []
+        first: Moment = []
         for k, transfer in enumerate(lines.problem.routes):
-            flight = of["rtt"][lines.link_of[k]] / 2
+            link, need = lines.link_of[k], transfer.need
+            flight = of["rtt"][link] / 2
             asked = entered[transfer.source]
-            if transfer.need is not None:
-                asked = np.maximum(asked, arrived[transfer.need])
+            if need is not None:
+                asked = np.maximum(asked, first[need])
             ready = np.maximum(asked, posted[transfer.target] + flight)
-            taken = self._send(k, asked, ready)
-            arrived.append(self.spans[k][1] + flight)
+            taken, window = self._send(k, asked, ready)
+            begin, end = self.spans[k]
+            first.append(begin + self._slice_s(link, window) + flight if k in lines.needed else begin)
+            if need is not None:
+                last = of["share"][f] * of["payload"][f] * of["wire"][link]
+                end = np.maximum(
+                    end, arrived[need] + last / np.minimum(of["rate"][link], of["alone"][f, link])
+                )
+                self.state.silent[link] = np.maximum(self.state.silent[link], end)
+            arrived.append(end + flight)
             self.done[transfer.source] = np.maximum(self.done[transfer.source], taken)
             self.done[transfer.target] = np.maximum(self.done[transfer.target], arrived[k])
 
-    def _send(self, k: int, asked: np.ndarray, ready: np.ndarray) -> np.ndarray:
-        """A transfer over its link; when the kernel has taken it."""
-        link, state = self.lines.link_of[k], self.state
+    def _send(self, k: int, asked: np.ndarray, ready: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A transfer over its link: when the kernel has taken it, and TCP's window at its start."""
+        link, state, of, f = self.lines.link_of[k], self.state, self.of, self.f
         if link in self.ready:
             # Two that come together but for rounding may leave in either order.
             earlier = self.ready[link]
@@ -143,17 +158,24 @@ class _Pass:
         self.ready[link] = ready
         begin = np.maximum(ready, state.free[link])
         window = self._window(link, asked)
-        size = self.of["payload"][self.f] * self.of["wire"][link]
+        size = of["payload"][f] * of["wire"][link]
         left = self._leaves(link, begin, size, window)
         place = self.came[link]
         self.came[link] += 1
-        room = self.of["room"][self.f, link]
+        room = of["room"][f, link]
         if (room < self.lines.load[link]).any():
             self._mark(link, place, begin, size, window)
-        state.window[link] = window_after(window, size, self.of["limit"][self.f, link])
-        state.silent[link] = state.free[link] = left
+        state.window[link] = window_after(window, size, of["limit"][f, link])
+        state.silent[link], state.free[link] = np.maximum(state.silent[link], left), left
         self.spans.append((begin, left))
-        return np.maximum(ready, self.acknowledged.get((link, place), ready))
+        return np.maximum(ready, self.acknowledged.get((link, place), ready)), window
+
+    def _slice_s(self, link: int, window: np.ndarray) -> np.ndarray:
+        """How long a transfer's first slice takes its link."""
+        of, f = self.of, self.f
+        size = of["share"][f] * of["payload"][f] * of["wire"][link]
+        laws = of["rate"][link], of["rtt"][link], window, of["limit"][f, link], of["alone"][f, link]
+        return np.asarray(send_time(size, *laws))
 
     def _window(self, link: int, asked: np.ndarray) -> np.ndarray:
         """TCP's window at a transfer's start."""

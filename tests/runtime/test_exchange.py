@@ -12,6 +12,7 @@ from geo_cases import average, backward, inner_for, make_policy, network
 from pool import free_port
 
 from geosim.errors import PayloadError, RunError
+from geosim.policy.slices import slice_share
 from runtime.optimizer import GeoOptimizer
 from runtime.transfer import PeerLost, passing_slice, slices
 
@@ -99,6 +100,8 @@ def test_what_is_passed_on_goes_in_few_slices_of_some_size_over_all_streams(size
     biggest = max(piece.stop - piece.start for piece in cut)
     assert biggest <= max(64 * 1024, -(-size // (32 * streams)))
     assert len(cut) == streams or biggest >= 64 * 1024
+    first = {piece.stream: piece.stop - piece.start for piece in reversed(cut)}
+    assert slice_share(size, streams, None) == pytest.approx(sum(first.values()) / size, abs=streams / size)
 
 
 def timings(sites, *, pauses=False):

@@ -1,7 +1,10 @@
 """Small scenarios and policies for the simulator's tests, fixed and drawn."""
 
+import dataclasses
+
 from hypothesis import strategies as st
 
+from geosim.cost import Calibration, build
 from geosim.policy import SyncPolicy, policy_from_dict
 from geosim.scenario import Accelerator, Fabric, Hop, Model, Scenario, Site, WanLink, Workload
 
@@ -83,3 +86,73 @@ def worlds(draw: st.DrawFn, **fixed: object) -> Scenario:
         "step": draw(st.floats(0.01, 1.0)),
     }
     return world(**{**fields, **fixed})  # type: ignore[arg-type]
+
+
+NOTHING = Calibration(
+    accumulate_s=0, optimizer_s=0, outer_s=0, flag_s=0, site_collective_s=0, encode_s_per_element=0,
+    decode_s_per_value=0, decode_s_per_element=0, gather_s_per_byte=0,
+)  # fmt: skip
+
+
+def plain(rule, seconds, *, sites=2, rtt=0.2, buffer=1e6, steps=(), slice_share=0.25):
+    """A problem whose links take `seconds[source]` for a payload and whose buffers hold `buffer` payloads.
+
+    Windows hold everything. All fragments' payloads are as large as the first; `slice_share` of one is a
+    slice.
+    """
+    problem = build(world(sites, rtt=rtt, congestion_control="bbr", queue_bytes=1e12), rule, NOTHING)
+    links = []
+    for link in problem.links:
+        size = problem.fragments[0].payload_bytes * link.wire_per_payload
+        path = dataclasses.replace(
+            link.path,
+            rate_bytes_per_s=size / seconds[link.source],
+            flow_window_bytes=1e15,
+            flow_initial_bytes=1e15,
+            held_bytes=1e15,
+            peak_bytes=1e15,
+            flow_buffer_bytes=buffer * size / problem.fragments[0].flows,
+            stream_shares=(1.0,) * 4,
+            shares_by_length=(),
+        )
+        links.append(dataclasses.replace(link, path=path))
+    fragments = [
+        dataclasses.replace(f, payload_bytes=problem.fragments[0].payload_bytes, slice_share=slice_share)
+        for f in problem.fragments
+    ]
+    made = [
+        dataclasses.replace(site, step_s=step) for site, step in zip(problem.sites, steps, strict=False)
+    ] or problem.sites
+    return dataclasses.replace(
+        problem, links=tuple(links), fragments=tuple(fragments), sites=tuple(made), overhead_s=0.0
+    )
+
+
+def through(wan, rounds, late=()):
+    """All sites enter the rounds one after another, all of which are expected: when each is through each.
+
+    `late`: seconds that some sites begin later.
+    """
+    ends = {}
+    late = dict(late)
+
+    def site(m):
+        yield wan.env.timeout(late.get(m, 0.0))
+        for exchange in rounds:
+            yield exchange.enter(m)
+            ends[exchange.name, m] = round(wan.env.now, 9)
+
+    for m in range(len(wan.problem.sites)):
+        for exchange in rounds:
+            exchange.post(m)
+        wan.env.process(site(m))
+    wan.env.run()
+    return ends
+
+
+def links_of(tracer):
+    return sorted(
+        (round(start, 9), round(end, 9), row.removeprefix("link "), name)
+        for row, track, name, start, end in tracer.spans
+        if track == "flows"
+    )

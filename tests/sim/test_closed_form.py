@@ -101,7 +101,7 @@ def one_slow_link(scenario):
 
 WALKED = [
     (world(3), policy(topology="hub")),
-    (world(7), policy(topology="tree", interval=80)),  # so long that payloads come in the order of the routes
+    (world(6), policy(topology="tree", interval=80)),
     (world(back_bandwidth_bytes_per_s=1e6), policy()),
     (one_slow_link(world(4)), policy(interval=9)),
     (world(), policy(groups=[{"share": 0.5}], overlap="delayed")),

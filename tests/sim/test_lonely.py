@@ -12,7 +12,8 @@ from sim_worlds import TOPK, policy, world
 from experiments.random_pairs import draw
 from geosim.cost import build
 from geosim.scenario import Trunk
-from geosim.sim import Tracer, network
+from geosim.sim import Tracer
+from geosim.sim import flow as followed
 from geosim.sim.engine import Engine
 from geosim.sim.lonely import flow
 from geosim.sim.lonely.rule import is_lonely, pays
@@ -133,5 +134,5 @@ def test_a_small_run_loads_no_compiler():
 
 def test_what_counts_as_nothing_is_the_same_in_both():
     assert (flow.TINY, flow.TINY_BYTES, flow.TINY_SHARE_OF_TIME) == (
-        network._TINY, network._TINY_BYTES, network._TINY_SHARE_OF_TIME,
+        followed.TINY, followed.TINY_BYTES, followed.TINY_SHARE_OF_TIME,
     )  # fmt: skip

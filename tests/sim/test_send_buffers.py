@@ -1,81 +1,18 @@
 """Sites that go on before their payloads have left, by hand; traffic that is two-way while it overlaps."""
 
-import dataclasses
-
 import pytest
 import simpy
-from sim_worlds import policy, world
+from sim_worlds import links_of, plain, policy, through
 
-from geosim.cost import Calibration, build
 from geosim.cost.transport import make_path
 from geosim.scenario import WanLink
 from geosim.sim import Tracer
 from geosim.sim.engine import Engine
 from geosim.sim.exchange import Exchange, Wan
-from geosim.sim.network import Network, Ramp
+from geosim.sim.flow import Ramp
+from geosim.sim.network import Network
 
-NOTHING = Calibration(
-    accumulate_s=0, optimizer_s=0, outer_s=0, flag_s=0, site_collective_s=0, encode_s_per_element=0,
-    decode_s_per_value=0, decode_s_per_element=0, gather_s_per_byte=0,
-)  # fmt: skip
 STREAMED = policy(update="local", interval=2, overlap={"kind": "streaming", "fragments": 2, "steps": 1})
-
-
-def plain(rule, seconds, *, sites=2, rtt=0.2, buffer=1e6, steps=()):
-    """A problem whose links take `seconds[source]` for a payload and whose buffers hold `buffer` payloads.
-
-    Windows hold everything. All fragments' payloads are as large as the first.
-    """
-    problem = build(world(sites, rtt=rtt, congestion_control="bbr", queue_bytes=1e12), rule, NOTHING)
-    links = []
-    for link in problem.links:
-        size = problem.fragments[0].payload_bytes * link.wire_per_payload
-        path = dataclasses.replace(
-            link.path,
-            rate_bytes_per_s=size / seconds[link.source],
-            flow_window_bytes=1e15,
-            flow_initial_bytes=1e15,
-            held_bytes=1e15,
-            peak_bytes=1e15,
-            flow_buffer_bytes=buffer * size / problem.fragments[0].flows,
-            stream_shares=(1.0,) * 4,
-            shares_by_length=(),
-        )
-        links.append(dataclasses.replace(link, path=path))
-    fragments = [
-        dataclasses.replace(f, payload_bytes=problem.fragments[0].payload_bytes) for f in problem.fragments
-    ]
-    made = [
-        dataclasses.replace(site, step_s=step) for site, step in zip(problem.sites, steps, strict=False)
-    ] or problem.sites
-    return dataclasses.replace(
-        problem, links=tuple(links), fragments=tuple(fragments), sites=tuple(made), overhead_s=0.0
-    )
-
-
-def through(wan, rounds):
-    """All sites enter the rounds one after another, all of which are expected: when each is through each."""
-    ends = {}
-
-    def site(m):
-        for exchange in rounds:
-            yield exchange.enter(m)
-            ends[exchange.name, m] = round(wan.env.now, 9)
-
-    for m in range(len(wan.problem.sites)):
-        for exchange in rounds:
-            exchange.post(m)
-        wan.env.process(site(m))
-    wan.env.run()
-    return ends
-
-
-def links_of(tracer):
-    return sorted(
-        (round(start, 9), round(end, 9), row.removeprefix("link "), name)
-        for row, track, name, start, end in tracer.spans
-        if track == "flows"
-    )
 
 
 def test_the_exact_events_of_a_slow_and_a_fast_site():

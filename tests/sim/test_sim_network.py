@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geosim.cost.transport import send_time
-from geosim.sim.network import Network, Ramp, max_min_rates
+from geosim.sim.flow import Ramp
+from geosim.sim.network import Network, max_min_rates
 
 INF = float("inf")
 

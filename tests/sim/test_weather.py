@@ -16,8 +16,9 @@ from geosim.sim import Tracer, closed_form, flat_weather, simulate
 from geosim.sim.closed_form import Reason, batch_from, steady_state
 from geosim.sim.engine import Engine
 from geosim.sim.flat import run_flat
+from geosim.sim.flow import Ramp
 from geosim.sim.inject import Injected, Slow, faulty_engine, stretched
-from geosim.sim.network import Network, Ramp
+from geosim.sim.network import Network
 from geosim.sim.weather import Patience, retransmits_after
 from geosim.spec import from_dict
 

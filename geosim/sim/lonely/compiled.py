@@ -15,4 +15,6 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True, "_
 Array = np.ndarray
 _njit: Any = njit
 compiled: Any = compiler(_HERE, sorted(_HERE.glob("*.py")), **_OPTIONS)
-inner: Any = _njit(nogil=True, no_cpython_wrapper=True, **_OPTIONS)  # kept with what calls it
+inner: Any = _njit(
+    nogil=True, no_cpython_wrapper=True, forceinline=True, **_OPTIONS
+)  # kept with what calls it

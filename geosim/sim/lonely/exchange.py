@@ -69,7 +69,7 @@ class LonelyWan:
         for name, values in self._laws[fragment].items():
             state.links[name][:-1] = values
         at, *who = (np.array(column) for column in zip(*calls, strict=True))
-        play(*state, fragment, at, *who, until)
+        play(state, fragment, at, *who, until)
 
     def _draw_ahead(self) -> None:
         """See to it that there are random numbers for an exchange and for all notices that are kept."""

@@ -1,4 +1,4 @@
-"""A transfer on its link, as `network.Flow`, and its window, as `cost.transport`, in machine code."""
+"""A transfer on its link, as `sim.flow.Flow`, and its window, as `cost.transport`, in machine code."""
 
 import math
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from geosim.sim.lonely.compiled import inner
 
-# As in `network`.
+# As in `sim.flow`.
 TINY, TINY_BYTES, TINY_SHARE_OF_TIME = 1e-12, 1e-6, 1e-15
 
 
@@ -83,6 +83,35 @@ def run(f: Any, until: float) -> None:
         advance(f, end)
         if is_through(f, end):
             return
+
+
+@inner
+def end_alone(f: Any, left: float, since: float, round_start: float, is_opposed: int) -> float:
+    """When `left` bytes have left: `run` to the end, of a copy whose numbers are never stored."""
+    burst, paused, window = f.burst, f.paused, f.in_flight
+    stream = min(f.opposed if is_opposed else f.stream, f.rate)
+    full = f.rtt * f.rate
+    most = f.limit if full == 0 and f.rtt > 0 else min(f.limit, full * (1 - TINY))
+    while True:
+        if paused >= 0:
+            since = round_start = paused
+            paused = -1.0
+            window = min(2 * window, f.limit)
+            burst = window if window < most else (full if f.limit >= full > 0 else math.inf)
+        speed = f.rate if burst < math.inf else stream
+        end = since + min(left, burst) / speed
+        if end > since:
+            moved = min(speed * (end - since), left)
+            left -= moved
+            burst -= moved
+        since = end
+        tiny = TINY_BYTES + speed * TINY_SHARE_OF_TIME * (1 + since)
+        if left <= tiny:
+            return since
+        if burst <= tiny:
+            burst = math.inf
+            if since < round_start + f.rtt - TINY * (1 + since):
+                paused = round_start + f.rtt
 
 
 @inner

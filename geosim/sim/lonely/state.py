@@ -133,8 +133,10 @@ def laws_of(wan: Wan, fragment: FragmentPlan) -> dict[str, np.ndarray | float]:
     """Columns of the links that follow from the fragment."""
     plans, flows = wan.problem.links, fragment.flows
     paths = [plan.path_of(fragment) for plan in plans]
+    payload = np.array([fragment.payload_bytes * plan.wire_per_payload for plan in plans])
     return {
-        "payload": np.array([fragment.payload_bytes * plan.wire_per_payload for plan in plans]),
+        "payload": payload,
+        "slice": fragment.slice_share * payload,
         "flows": float(flows),
         "limit": np.array([path.window_limit(flows) for path in paths]),
         "first": np.array([path.initial_window(flows) for path in paths]),

@@ -1,0 +1,210 @@
+"""A transfer on its links: n equal TCP flows with what is left of them, through bursts, pauses and stream.
+
+In slow start a flow sends its window in a burst at its share and pauses until a round trip has passed since
+the burst began; then the window has doubled. Once a burst takes a round trip, or the window is at its limit,
+the rest streams (the law is `cost.transport.send_time`; here shares change under way). Bytes are on the wire.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import simpy
+
+TINY = 1e-12
+TINY_BYTES = 1e-6
+TINY_SHARE_OF_TIME = 1e-15  # a few units in the last place of the clock
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """How n equal TCP flows start: round trip, window now and at most (of all), rate once it is full.
+
+    `opposed` is that rate while flows are on the way back.
+    """
+
+    flows: int = 1
+    rtt_s: float = 0.0
+    window: float = math.inf
+    limit: float = math.inf
+    stream: float = math.inf
+    opposed: float = math.inf
+
+
+class Flow:
+    """n equal TCP flows with one transfer: what is left of it and how fast it goes now.
+
+    Attributes:
+        full: bytes that the narrowest of its links carries in a round trip.
+        since: when `left` and `burst` were true.
+        alone: whether it meets no other flow and goes through its bursts without further alarms.
+        is_opposed: whether flows are on the way back.
+        mark: an event that fires once no more than `mark_left` is left; None once it has.
+    """
+
+    __slots__ = (
+        "alarm",
+        "alone",
+        "burst",
+        "done",
+        "full",
+        "is_opposed",
+        "left",
+        "limit",
+        "mark",
+        "mark_left",
+        "n",
+        "opposed",
+        "paused_until",
+        "rate",
+        "round_start",
+        "route",
+        "rtt_s",
+        "since",
+        "size",
+        "stream",
+        "window",
+    )
+
+    def __init__(
+        self, route: tuple[int, ...], size_bytes: float, ramp: Ramp, full: float, now: float
+    ) -> None:
+        self.route = route
+        self.size = self.left = size_bytes
+        self.n = ramp.flows
+        self.rtt_s = ramp.rtt_s
+        self.window = min(ramp.window, ramp.limit)
+        self.limit = ramp.limit
+        self.stream = ramp.stream
+        self.opposed = min(ramp.stream, ramp.opposed)
+        self.is_opposed = False
+        self.mark: simpy.Event | None = None
+        self.mark_left = 0.0
+        self.full = full
+        self.done: simpy.Event | None = None
+        self.alarm: simpy.Event | None = None
+        self.alone = False
+        self.rate = 0.0
+        self.since = now
+        self.begin_round(now)
+
+    @property
+    def cap(self) -> float:
+        """The most that goes per second once out of slow start; no bound inside a burst."""
+        if self.burst < math.inf:
+            return math.inf
+        return self.opposed if self.is_opposed else self.stream
+
+    def begin_round(self, now: float) -> None:
+        """From now on a window leaves at once, or what fills the path, or all that is left."""
+        self.round_start = now
+        self.paused_until = -1.0
+        down = self.full == 0 < self.rtt_s
+        if self.window < (self.limit if down else min(self.limit, self.full * (1 - TINY))):
+            self.burst = self.window
+        else:
+            self.burst = self.full if self.limit >= self.full > 0 else math.inf
+
+    def advance(self, now: float) -> float:
+        """Bring the bytes up to now; how many have moved."""
+        moved = 0.0
+        if self.rate > 0 and now > self.since:
+            moved = min(self.rate * (now - self.since), self.left)
+            self.left -= moved
+            self.burst -= moved
+        self.since = now
+        return moved
+
+    def reach_mark(self, now: float) -> None:
+        """Fire the mark if what it stands for has left."""
+        if self.mark is not None and self.left - self.mark_left <= self._tiny(now):
+            self.mark.succeed()
+            self.mark = None
+
+    def _tiny(self, now: float) -> float:
+        """Bytes that are as good as none."""
+        return TINY_BYTES + self.rate * TINY_SHARE_OF_TIME * (1 + now)
+
+    def is_through(self, now: float) -> bool:
+        """Let a flow whose part is over move on; whether the whole transfer is."""
+        tiny = self._tiny(now)
+        if self.left <= tiny:
+            return True
+        if self.paused_until >= 0:
+            if self.paused_until <= now:
+                self.window = min(2 * self.window, self.limit)
+                self.begin_round(now)
+        elif self.burst <= tiny:
+            until = self.round_start + self.rtt_s
+            self.burst = math.inf
+            if now < until - TINY * (1 + now):
+                self.paused_until = until
+        return False
+
+    def part_ends(self, rate: float) -> float:
+        """When the burst, the pause or the transfer is over at a rate from `since` on; the rate is set."""
+        if self.paused_until >= 0:
+            self.rate = 0.0
+            return self.paused_until
+        self.rate = rate
+        ahead = min(self.left, self.burst)
+        if self.mark is not None and self.left > self.mark_left:
+            ahead = min(ahead, self.left - self.mark_left)
+        return self.since + ahead / rate if rate > 0 else math.inf
+
+    def run(self, rate: float, until: float) -> None:
+        """Go through bursts and pauses at the rate of links without other flows, to a time or the end."""
+        (
+            self.left, self.burst, self.since, self.round_start, self.paused_until, self.window, self.rate,
+        ) = self._after(self.left, rate, until)  # fmt: skip
+
+    def ends(self, left: float, rate: float) -> float:
+        """When so many bytes will have left, at the rate of links without other flows."""
+        return self._after(left, rate, math.inf)[2]
+
+    def _after(
+        self, left: float, rate: float, until: float
+    ) -> tuple[float, float, float, float, float, float, float]:
+        """What `run` comes to, with `left` bytes to go: all that it changes, in its order.
+
+        It is what `part_ends`, `advance` and `is_through` do by turns, on plain variables, since most of a
+        run's time goes here.
+        """
+        burst, since, round_start, paused = self.burst, self.since, self.round_start, self.paused_until
+        window, limit, full, rtt_s = self.window, self.limit, self.full, self.rtt_s
+        streaming = min(self.opposed if self.is_opposed else self.stream, rate)
+        most = limit if full == 0 < rtt_s else min(limit, full * (1 - TINY))
+        filling = full if limit >= full > 0 else math.inf
+        while True:
+            if paused >= 0:
+                speed, end = 0.0, paused
+            else:
+                speed = rate if burst < math.inf else streaming
+                end = since + min(left, burst) / speed if speed > 0 else math.inf
+            stops = end > until or end == math.inf
+            if stops:
+                end = until
+            if speed > 0 and end > since:
+                moved = min(speed * (end - since), left)
+                left -= moved
+                burst -= moved
+            since = end
+            tiny = TINY_BYTES + speed * TINY_SHARE_OF_TIME * (1 + since)
+            if stops or left <= tiny:
+                return left, burst, since, round_start, paused, window, speed
+            if paused >= 0:
+                window = min(2 * window, limit)
+                round_start, paused = since, -1.0
+                burst = window if window < most else filling
+            elif burst <= tiny:
+                burst = math.inf
+                if since < round_start + rtt_s - TINY * (1 + since):
+                    paused = round_start + rtt_s
+
+
+@lru_cache(maxsize=4096)
+def time_alone(size_bytes: float, ramp: Ramp, rate: float, is_opposed: bool) -> float:
+    """Seconds of a transfer over links without other flows."""
+    flow = Flow((), size_bytes, ramp, ramp.rtt_s * rate, 0.0)
+    flow.is_opposed = is_opposed
+    return flow.ends(size_bytes, rate)
