@@ -15,8 +15,8 @@ _FIXED = {
     "back": int, "load": int, "place": int, "sender": int,
 }  # fmt: skip
 _LAWS = {
-    "payload": float, "flows": float, "limit": float, "first": float, "stream": float, "opposed": float,
-    "held": float,
+    "payload": float, "slice": float, "flows": float, "limit": float, "first": float, "stream": float,
+    "opposed": float, "held": float,
 }  # fmt: skip
 _KEPT = {"window": float, "silent": float, "free": float, "carried": float, "drawn": int}
 _FLOW = {
@@ -25,21 +25,24 @@ _FLOW = {
 }  # fmt: skip
 _QUEUE = {
     "on": int, "is_busy": int, "head": int, "tail": int, "ready": int, "sent": int, "mark_place": int,
-    "alarm": int,
+    "alarm": int, "trickles": int,
 }  # fmt: skip
 
 # A link. Fixed: `back` is the way back or -1, `load` the payloads of an exchange, `place` where the link's
-# places begin among all, `sender` its site. Laws: of the exchange's fragment; `payload` on the wire, `held`:
-# how many of them a buffer holds. Kept: `window` -1: none yet; `free`: when its last byte has left; `drawn`:
-# random numbers used up. Flow: as `network.Flow`, its window `in_flight`. Queue: the transfer on the link and
-# those that wait, -1: none; how many became ready and were sent; where its alarm is in the heap, 0: nowhere.
+# places begin among all, `sender` its site. Laws: of the exchange's fragment; `payload` and `slice` on the
+# wire, `held`: how many payloads a buffer holds. Kept: `window` -1: none yet; `free`: when its last byte has
+# left; `drawn`: random numbers used up. Flow: as `sim.flow.Flow`, its window `in_flight`. Queue: the transfer
+# on the link and those that wait, -1: none; how many became ready and were sent; where its alarm is in the
+# heap, 0: nowhere; how many transfers wait for their last slice.
 LINK = np.dtype(list((_FIXED | _LAWS | _KEPT | _FLOW | _QUEUE).items()))
 
-# A transfer, and (room, waits) for a place in the order of a link. `needs`: how many things it waits for;
-# `later` to `later_end`: in `State.lists`, those that it lets go on; `following`: in its queue.
+# A transfer, and (room, waits) for a place in the order of a link. `need`: the one that it passes on, or -1;
+# `needs`: how many things it waits for; `later` to `later_end`: in `State.lists`, those that pass it on;
+# `following`: in its queue. `delay`, `came`, `trickles`: as in `exchange.Exchange`.
 TRANSFER = np.dtype(
-    [(name, int) for name in ("link", "target", "needs", "later", "later_end")]
-    + [("asked", float), ("following", int), ("is_changed", int), ("changed", int)]
+    [(name, int) for name in ("link", "target", "need", "needs", "later", "later_end")]
+    + [("asked", float), ("delay", float), ("came", float), ("trickles", int)]
+    + [("following", int), ("is_changed", int), ("changed", int)]
     + [("has_room", int), ("waits", int)]
 )
 
@@ -104,6 +107,7 @@ def make_state(wan: Wan) -> State:
     transfers, sites = np.zeros(len(routes), TRANSFER), np.zeros(len(wan.out_of), SITE)
     transfers["link"] = wan.link_of
     transfers["target"] = [t.target for t in routes]
+    transfers["need"] = [-1 if t.need is None else t.need for t in routes]
     transfers["needs"] = [2 if t.need is None else 3 for t in routes]
     lists: list[int] = []
     for table, name, of in (
