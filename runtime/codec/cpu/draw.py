@@ -70,10 +70,12 @@ def _draw_one(
         least = np.uint32(0 if share == 1 else (1 - share) * 2.0**32)
         run([partial(some, at, least) for at in shares([end - begin for begin, end in cuts], threads())])
         wanted *= 2
-    found, words = np.concatenate(parts), np.concatenate([*bits, np.zeros(rank.LANES, np.uint32)])
-    out = np.empty(count, dtype)
-    rank.keep_largest(found, words, len(found), rank.ALL_BITS, count, out, np.empty(count, np.uint32))
-    return out
+    found = np.concatenate(parts)
+    parts.clear()
+    words = np.concatenate([*bits, np.zeros(rank.LANES, np.uint32)])
+    bits.clear()
+    rank.keep_largest(found, words, len(found), rank.ALL_BITS, count, found, words)
+    return found[:count]
 
 
 def _mix(word: int) -> int:

@@ -8,16 +8,17 @@ from functools import partial
 import numpy as np
 
 from geosim.policy.maths import Key
-from runtime.codec.cpu import add, positions, read, select, write
+from runtime.codec.cpu import add, fused, positions, read, select, write
 from runtime.codec.cpu.draw import counter_key, draw
 from runtime.codec.cpu.plan import SectionPlan
 from runtime.codec.cpu.update import ONE, Update
 from runtime.codec.cpu.whole import WholeSelection, ranges
-from runtime.codec.workers import run, shares, threads
+from runtime.codec.workers import run, run_weighed, shares, threads
 
 Undo = list[Callable[[], None]]
 _EMPTY = np.zeros(0, np.float32)
 _TASK = 64
+_FEW = 1 << 17  # elements that are selected before what they keep is written: they should stay in cache
 
 
 class Encoder:
@@ -28,7 +29,10 @@ class Encoder:
         sparse = [plan for plan in plans if plan.sparse]
         self.kept = sum(plan.count for plan in sparse)
         self.dtype = np.uint32 if all(plan.numel <= 1 << 32 for plan in sparse) else np.int64
-        self._scopes = _Scopes([plan for plan in sparse if not plan.whole and not plan.drawn])
+        self._batched = [(plan, _Scopes([plan], plan.batch)) for plan in sparse if plan.batch]
+        self._scopes = _Scopes(
+            [plan for plan in sparse if not plan.whole and not plan.drawn and not plan.batch]
+        )
         self._whole = [plan for plan in sparse if plan.whole]
         self._drawn = [plan for plan in sparse if plan.drawn]
         self._wide = [plan for plan in plans if not plan.sparse and plan.wide]
@@ -47,6 +51,7 @@ class Encoder:
         fine = (
             self._add_all(update, undo)
             and self._select_scopes(update, found, words, undo)
+            and self._select_and_write(update, key, body, found, words, undo)
             and self._select_whole(update, found, words, undo)
             and self._write_narrow(update, key, body, undo)
         )
@@ -100,13 +105,46 @@ class Encoder:
 
         def take_back() -> None:
             for at, (whole, more) in zip(parts, done, strict=True):
-                starts, ends = scopes.starts[at], scopes.starts[at] + scopes.sizes[at]
-                update.take_off(zip(starts[:whole], ends[:whole], strict=True), decay)
-                update.take_off((start, start + more) for start in starts[whole : whole + 1])
+                scopes.take_off(update, at, whole, more, decay)
 
         run([partial(one, i) for i in range(len(parts))])
         undo.append(take_back)
         return all(whole == at.stop - at.start for at, (whole, _) in zip(parts, done, strict=True))
+
+    def _select_and_write(
+        self, update: Update, key: Key, body: np.ndarray, found: np.ndarray, words: np.ndarray, undo: Undo
+    ) -> bool:
+        """Sections in blocks, but for the positions' upper bits.
+
+        Threads' shares are whole batches, so that no two write to the same group or byte.
+        """
+        decay = update.decay if update.keeps else ONE
+        parts = [(plan, scopes, at) for plan, scopes in self._batched for at in scopes.cuts(threads())]
+        done = [(0, 0, 0)] * len(parts)
+
+        def one(i: int) -> None:
+            plan, scopes, at = parts[i]
+            done[i] = fused.select_and_write(
+                update.values, update.kind, update.weight, update.work, update.keeps, decay,
+                scopes.starts[at], scopes.sizes[at], scopes.keeps[at], scopes.bases[at], scopes.outs[at],
+                found, words, max(1, _FEW // plan.block), plan.step, plan.kept_at, plan.low,
+                body[plan.low_at : plan.high_at],
+                plan.ends, plan.shifts, plan.form, plan.width, plan.bump, plan.stochastic,
+                *counter_key(plan, key, rounding=True),
+                body[plan.scales_at : plan.values_at], body[plan.values_at : plan.end],
+            )  # fmt: skip
+
+        def take_back() -> None:
+            for (plan, scopes, at), (whole, more, written) in zip(parts, done, strict=True):
+                mine = slice(scopes.outs[at.start], written)
+                update.work[found[mine].astype(np.int64) + plan.shifts[0]] = (
+                    words[mine].view(np.float32) * decay
+                )
+                scopes.take_off(update, at, whole, more, decay)
+
+        run_weighed([(at.stop - at.start, partial(one, i)) for i, (_, _, at) in enumerate(parts)])
+        undo.append(take_back)
+        return all(whole == at.stop - at.start for (_, _, at), (whole, _, _) in zip(parts, done, strict=True))
 
     def _select_whole(self, update: Update, found: np.ndarray, words: np.ndarray, undo: Undo) -> bool:
         for plan in self._whole:
@@ -182,7 +220,7 @@ class Encoder:
         for plan in self._plans:
             if plan.sparse and not plan.drawn:
                 tasks.append((plan.count // 2, partial(high, plan)))
-            if plan.sparse or plan.wide:
+            if (plan.sparse and not plan.batch) or plan.wide:
                 tasks += [(end - begin, partial(item, plan, begin, end)) for begin, end in plan.items()]
         if tasks:
             cuts = shares([weight + _TASK for weight, _ in tasks], threads())
@@ -190,9 +228,11 @@ class Encoder:
 
 
 class _Scopes:
-    """The selection scopes of all sections that one thread at a time sees to, as arrays."""
+    """The selection scopes of sections that one thread at a time sees to, as arrays."""
 
-    def __init__(self, plans: Sequence[SectionPlan]) -> None:
+    def __init__(self, plans: Sequence[SectionPlan], batch: int = 1) -> None:
+        """`batch`: so many stay together."""
+        self._batch = batch
         rows = [_scope_rows(plan) for plan in plans]
         columns = [np.concatenate(column) for column in zip(*rows, strict=True)] if rows else []
         if not columns:
@@ -203,8 +243,19 @@ class _Scopes:
     def cuts(self, count: int) -> list[slice]:
         """For so many threads; cut once, as that takes as long as selecting from a thousandth of them."""
         if count not in self._cuts:
-            self._cuts[count] = shares(self.sizes.tolist(), count)
+            firsts = range(0, len(self.sizes), self._batch)
+            weights = [int(self.sizes[first : first + self._batch].sum()) for first in firsts]
+            self._cuts[count] = [
+                slice(at.start * self._batch, min(at.stop * self._batch, len(self.sizes)))
+                for at in shares(weights, count)
+            ]
         return self._cuts[count]
+
+    def take_off(self, update: Update, at: slice, whole: int, more: int, decay: np.float32) -> None:
+        """Undo the sum over the first `whole` scopes of a cut, and `more` elements of the next one."""
+        starts, ends = self.starts[at], self.starts[at] + self.sizes[at]
+        update.take_off(zip(starts[:whole], ends[:whole], strict=True), decay)
+        update.take_off((start, start + more) for start in starts[whole : whole + 1])
 
 
 def _scope_rows(plan: SectionPlan) -> tuple[np.ndarray, ...]:

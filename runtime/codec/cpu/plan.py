@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd, lcm
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from runtime.codec.cpu.forms import AS_FP16, NAMES, RUN
 ITEM = 1 << 15
 _STREAMED_ITEM = 1 << 18
 LARGE = 1 << 20
+_BATCH = 1 << 20
+_BATCHED_FROM = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,22 @@ class SectionPlan:
     def wide(self) -> bool:
         """Whether a group's values are too many to stay in cache until their scale is known."""
         return self.form > AS_FP16 and self.width > RUN
+
+    @property
+    def step(self) -> int:
+        """Values that whole groups and bytes hold."""
+        return lcm(8, self.width if self.form > AS_FP16 else 1)
+
+    @property
+    def batch(self) -> int:
+        """Blocks that keep whole groups and bytes, so that threads' shares may begin with them.
+
+        0: the section is not selected and written in one go.
+        """
+        if not self.block or self.drawn or self.numel < _BATCHED_FROM:
+            return 0
+        blocks = self.step // gcd(self.step, self.keep)
+        return blocks if blocks * self.block <= _BATCH else 0
 
     @property
     def scale_count(self) -> int:

@@ -204,6 +204,7 @@ def counts(words: Any, n: int, mask: Any, least: Any) -> Any:
 def keep_largest(found: Any, words: Any, n: int, mask: Any, k: int, found_out: Any, words_out: Any) -> None:
     """Of n candidates in ascending order of position the k largest, ties to the lower, in the same order.
 
+    The outputs may be the inputs: what is kept never moves up.
     `words` is as `threshold_of` takes it.
     """
     if n == k:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from runtime.codec.cpu import add, counter, forms, positions, rank, read, select, sums, write
+from runtime.codec.cpu import add, counter, forms, fused, positions, rank, read, select, sums, write
 
 _FEW = 8
 _done: set[tuple[int, type[np.integer]]] = set()
@@ -68,6 +68,10 @@ def warm(kind: int, dtype: type[np.integer]) -> None:
     select.select_scopes(
         values, kind, one, residual, True, one, index, size, size, index, index, found[:_FEW], words[:_FEW]
     )
+    fused.select_and_write(
+        values, kind, one, residual, True, one, index, size, size, index, index, found[:_FEW], words[:_FEW],
+        1, _FEW, 0, 1, data, size, index, forms.AS_INT8, _FEW, True, False, word, word, data, data,
+    )  # fmt: skip
     counter.draw_scopes(word, word, index, size, size, index, found[:_FEW])
     counter.reaching(word, word, 0, _FEW, word, found, words)
     rank.keep_largest(found, words, _FEW, rank.ALL_BITS, _FEW, found, words)

@@ -36,6 +36,10 @@ DRAWN = Codec(select=RandomK(ratio=0.02), quantize=Sign(group=9), residual=Feedb
 BLOCKS = Codec(
     select=TopK(ratio=0.01, scope=5000), quantize=Integer(kind="int4"), residual=Feedback(decay=0.5)
 )
+# Neither groups nor bytes end where blocks do.
+FEW = Codec(
+    select=TopK(ratio=0.004, scope=700), quantize=E3M0(group=9, rounding="stochastic"), residual=Feedback()
+)
 NARROW = Codec(quantize=Integer(kind="int2", group=9), residual=Feedback(decay=0.9))
 WIDE = Codec(quantize=Sign(group=1 << 20), residual=Feedback(decay=0.9))
 SECTION = Codec(quantize=Integer(kind="int4", group="section", rounding="stochastic"), residual=Feedback())
@@ -46,6 +50,7 @@ ALL = {
     "half": HALF,
     "drawn": DRAWN,
     "blocks": BLOCKS,
+    "few": FEW,
     "narrow": NARROW,
     "wide": WIDE,
     "section": SECTION,
