@@ -42,10 +42,11 @@ class Member:
 class Crew:
     """A context manager: however its block ends, every process has ended after it."""
 
-    def __init__(self, stall_s: float) -> None:
-        """`stall_s`: how long all may stay silent."""
+    def __init__(self, stall_s: float, start_s: float = 0.0) -> None:
+        """`stall_s`: how long all may stay silent; `start_s`: how much longer until the first speaks."""
         self.members: list[Member] = []
         self._stall_s = stall_s
+        self._start_s = start_s
         self._events: queue.SimpleQueue[tuple[Member, dict[str, Any]]] = queue.SimpleQueue()
 
     def __enter__(self) -> Crew:
@@ -87,7 +88,7 @@ class Crew:
         Raises:
             GeosimError: one line on the first process that failed, or if none says anything for too long.
         """
-        heard = time.monotonic()
+        heard, stall_s = time.monotonic(), self._stall_s + self._start_s
         while True:
             try:
                 member, event = self._events.get(timeout=_POLL_S)
@@ -97,12 +98,10 @@ class Crew:
                 if all(m.process.poll() is not None for m in self.members) and self._events.empty():
                     return
                 check()
-                if time.monotonic() - heard > self._stall_s:
-                    raise RunError(
-                        f"no rank has made progress for {self._stall_s:g} s: raise --timeout"
-                    ) from None
+                if time.monotonic() - heard > stall_s:
+                    raise RunError(f"no rank has made progress for {stall_s:g} s: raise --timeout") from None
                 continue
-            heard = time.monotonic()
+            heard, stall_s = time.monotonic(), self._stall_s
             if event["event"] == "error":
                 member.error = event
                 raise self._diagnosis()

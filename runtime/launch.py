@@ -29,6 +29,7 @@ Progress = Callable[[int, int, float], None]
 
 _ROOT = Path(__file__).resolve().parents[1]
 _WORKER = ("-m", "runtime.worker")
+_COMPILE_S = 180  # for codecs' kernels, the first time on a machine that has more to do
 _PORT = 29600  # of the sites' store inside an emulated site, where nothing else listens
 
 
@@ -107,7 +108,8 @@ def emulate(
                 make_folder(option, Path(wanted))
         if job.save is not None:
             stack.enter_context(only_writer(Path(job.save)))
-        crew = stack.enter_context(Crew(stall_s=2 * timeout_s + 10 * (job.longest_pace_s or 1.0) + 30))
+        stall_s = 2 * timeout_s + 10 * (job.longest_pace_s or 1.0) + 30
+        crew = stack.enter_context(Crew(stall_s, _COMPILE_S))
         _start(crew, job, network, stack)
         if on_start is not None:
             on_start(crew)

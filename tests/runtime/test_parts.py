@@ -95,6 +95,24 @@ def test_a_follower_is_not_taken_for_the_cause():
             list(crew.events())
 
 
+def test_the_first_word_may_take_longer_than_the_next_ones():
+    """Kernels are compiled before it."""
+    code = (
+        'import sys, time; sys.stdin.readline(); time.sleep(1.5); print(\'{"event": "step"}\', flush=True);'
+    )
+    code += " time.sleep(60)"
+    with Crew(stall_s=1, start_s=30) as crew:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        crew.add("east", 0, process, {})
+        events = crew.events()
+        assert next(events)[1] == {"event": "step"}
+        with pytest.raises(RunError, match="no rank has made progress for 1 s"):
+            next(events)
+
+
 def test_a_link_keeps_its_window_in_flight_and_starts_its_trace_when_told():
     trace = [{"at": "0 s", "bandwidth": "10 Mbit/s"}, {"at": "2 s", "bandwidth": "20 Mbit/s"}]
     changes = {"wan.0.trace": trace, "wan.0.bandwidth": "100 Mbit/s", "wan.0.back_bandwidth": "50 Mbit/s"}
