@@ -26,7 +26,12 @@ from runtime.bench.cases import CASES, Case
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 RESULTS = Path(__file__).parent / "results"
-SOURCES = {"codec_cpu_zen5.txt": "cpu-core", "codec_cpu.txt": "cpu-core", "codec_h200.txt": "H200"}
+SOURCES = {
+    "codec_cpu_zen5.txt": "cpu-core",
+    "codec_cpu_emerald_rapids.txt": "cpu-core",
+    "codec_cpu.txt": "cpu-core",
+    "codec_h200.txt": "H200",
+}
 _TIME = r"([\d.,]+ (?:s|ms|us))"
 _HEAD = re.compile(r"codec \w+ on (\w+)(?:, torch threads: (\d+))?; .* tiled to ([\d,]+) fp32 values")
 
