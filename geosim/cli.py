@@ -22,6 +22,7 @@ from geosim.commands.shared import (
     calibration_of,
     check_figure,
     check_writable,
+    print_files,
     print_json,
     print_screen,
     world_of,
@@ -117,12 +118,7 @@ def simulate(
 
         said = verdict.hiding(chosen, found)
         print_screen(tables.simulation(world, chosen, found, said, spending.lines(world, spent)))
-        if trace is not None or figure is not None:
-            print_screen("")
-        if trace is not None:
-            typer.echo(f"trace: {trace} (open it at ui.perfetto.dev)")
-        if figure is not None:
-            typer.echo(f"figure: {figure}")
+        print_files(trace, figure)
 
 
 @app.command()

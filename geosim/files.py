@@ -11,12 +11,13 @@ def whole_file(path: Path) -> Iterator[Path]:
     """Where to write, so that `path` holds all of it once the block ends, or what it held before if it fails.
 
     Yields:
-        A file beside the target, of the same suffix; the target itself if that is no plain file
-        (`/dev/stdout`) or its folder takes no other files.
+        A file beside the target, of the same suffix; the path itself if it is no plain file, leads to what is
+        open already (`/dev/stdout`), or its folder takes no other files.
     """
     target = path.resolve()  # a link stays one
-    if (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK):
-        yield target
+    is_open = path.absolute().parts[1] in ("dev", "proc")
+    if is_open or (path.exists() and not path.is_file()) or not os.access(target.parent, os.W_OK):
+        yield path
         return
     part = target.with_name(f".{target.stem}.{os.getpid()}.part{target.suffix}")
     try:

@@ -1,6 +1,8 @@
 """What a full disk or a stop in the middle leaves of a file."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,22 @@ def test_a_new_file_has_the_usual_mode(tmp_path):
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
 
 
-def test_devices_are_written_to_not_replaced():
-    with whole_file(Path(os.devnull)) as part:
-        assert part == Path(os.devnull)
+def test_devices_are_written_to_not_replaced(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for path in (Path(os.devnull), fifo):
+        with whole_file(path) as part:
+            assert part == path
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+def test_standard_output_may_be_a_pipe_or_a_file(tmp_path, to_file):
+    """What it leads to is open already: a file in its place would not get what is printed next."""
+    script = "from pathlib import Path; from geosim.files import whole_file\n"
+    script += "with whole_file(Path('/dev/stdout')) as part: part.write_text('all')"
+    with (tmp_path / "out").open("w+") as file:
+        target = file if to_file else subprocess.PIPE
+        done = subprocess.run([sys.executable, "-c", script], stdout=target, text=True, check=True)
+        file.seek(0)
+        assert (file.read() if to_file else done.stdout) == "all"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -95,6 +95,9 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 @app.command()
 def compare(
     results: Annotated[Path, typer.Option(help="measured points")] = RESULTS,
+    over: Annotated[
+        Path | None, typer.Option(help="measured points that take the place of those of the same name")
+    ] = None,
     out: Annotated[Path, typer.Option(help="where the comparison goes")] = PREDICTED,
     figure: Annotated[Path | None, typer.Option(help="draw it, too")] = None,
 ) -> None:
@@ -104,7 +107,7 @@ def compare(
         raise UsageError(
             f"--results {results}: holds no points: measure with `python -m experiments.exchange_alone`"
         )
-    rows = rows_of(known)
+    rows = rows_of(known if over is None else known | load(over))
     table = Table(box=None, pad_edge=False)
     for head in ("point", "measured", "spread", "windows", "error", "law", "error"):
         table.add_column(head, justify="left" if head == "point" else "right")

@@ -15,6 +15,7 @@ from geosim.commands.shared import (
     calibration_of,
     check_figure,
     check_writable,
+    print_files,
     print_json,
     print_screen,
     world_of,
@@ -73,9 +74,4 @@ def goodput(
         print_json(report.data(asked, found))
     else:
         print_screen(report.screen(asked, found))
-        if trace is not None or figure is not None:
-            print_screen("")
-        if trace is not None:
-            typer.echo(f"trace: {trace} (open it at ui.perfetto.dev)")
-        if figure is not None:
-            typer.echo(f"figure: {figure}")
+        print_files(trace, figure)

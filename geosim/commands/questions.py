@@ -18,6 +18,7 @@ from geosim.commands.shared import (
     calibration_of,
     check_figure,
     check_writable,
+    print_files,
     print_json,
     print_screen,
     world_of,
@@ -232,5 +233,4 @@ def sensitivity(
         print_json(worths.data(found))
     else:
         print_screen(worths.screen(world, chosen, found))
-        if figure is not None:
-            typer.echo(f"\nfigure: {figure}")
+        print_files(figure=figure)

@@ -98,5 +98,15 @@ def print_screen(what: "RenderableType") -> None:
     typer.echo(rendered(what))
 
 
+def print_files(trace: Path | None = None, figure: Path | None = None) -> None:
+    """Where a trace and a figure lie, below an empty line."""
+    if trace is not None or figure is not None:
+        print_screen("")
+    if trace is not None:
+        typer.echo(f"trace: {trace} (open it at ui.perfetto.dev)")
+    if figure is not None:
+        typer.echo(f"figure: {figure}")
+
+
 def print_json(data: Any) -> None:
     typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))

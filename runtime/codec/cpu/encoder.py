@@ -222,9 +222,7 @@ class Encoder:
                 tasks.append((plan.count // 2, partial(high, plan)))
             if (plan.sparse and not plan.batch) or plan.wide:
                 tasks += [(end - begin, partial(item, plan, begin, end)) for begin, end in plan.items()]
-        if tasks:
-            cuts = shares([weight + _TASK for weight, _ in tasks], threads())
-            run([partial(_each, [task for _, task in tasks[at]]) for at in cuts])
+        run_weighed([(weight + _TASK, task) for weight, task in tasks])
 
 
 class _Scopes:
@@ -262,8 +260,3 @@ def _scope_rows(plan: SectionPlan) -> tuple[np.ndarray, ...]:
     firsts, sizes, keeps = plan.scopes()
     outs = plan.kept_at + np.cumsum(keeps) - keeps
     return firsts + int(plan.shifts[0]), sizes, keeps, firsts, outs
-
-
-def _each(tasks: Sequence[Callable[[], None]]) -> None:
-    for task in tasks:
-        task()

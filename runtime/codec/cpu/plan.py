@@ -16,8 +16,10 @@ from runtime.codec.cpu.forms import AS_FP16, NAMES, RUN
 ITEM = 1 << 15
 _STREAMED_ITEM = 1 << 18
 LARGE = 1 << 20
-_BATCH = 1 << 20
-_BATCHED_FROM = 1 << 16
+_BATCH = (
+    1 << 20
+)  # elements: where threads' shares would have to be longer, blocks are not written as they come
+_BATCHED_FROM = 1 << 16  # elements: smaller sections stay in cache anyway
 
 
 @dataclass(frozen=True)
