@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -22,8 +23,8 @@ from experiments.console import console
 from experiments.exchange_alone.grid import Point
 from experiments.exchange_alone.measure import measure
 from geosim.cost.transport import payload_share
-from geosim.policy import load_policy
-from geosim.scenario import load_scenario
+from geosim.policy import load_policy, preset_names
+from geosim.scenario import load_scenario, scenario_names
 from geosim.sim import simulate
 from geosim.sim.closed_form import batch_from, steady_state
 from geosim.tune import tune
@@ -97,10 +98,27 @@ def simulator() -> Iterator[Row]:
     closed = seconds(lambda: steady_state(batch), 3)
     choose = seconds(lambda: tune(scenario), 3)
     yield "geosim simulate laptop, 1,000 windows, whole process", f"{whole:.2f} s, {peak:.0f} MB"
+    slow, name, pairs = slowest()
+    yield f"geosim simulate, slowest of {pairs} built-in pairs ({name})", f"{slow:.2f} s", "0.7 s"
     yield "engine, two sites", f"{2000 / engine:,.0f} windows/s"
     rate = f"{_POLICIES / closed / 1e6:.1f} million policies/s"
     yield "closed form, a million rows at once, K from 1 to 1,000", rate, "5.0 million/s"
     yield "tune laptop", f"{choose:.2f} s"
+
+
+def slowest() -> tuple[float, str, int]:
+    """Seconds of `geosim simulate` of the built-in scenario and policy, slowest of all; which; how many."""
+    geosim = str(Path(sys.executable).parent / "geosim")
+
+    def took(pair: tuple[str, str], repeats: int = 1) -> float:
+        command = [geosim, "simulate", pair[0], "--policy", pair[1]]
+        return seconds(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL), repeats)
+
+    pairs = list(product(scenario_names(), preset_names()))
+    once = sorted(pairs, key=took)
+    several = {pair: took(pair, _REPEATS) for pair in once[-3:]}
+    most = max(several, key=lambda pair: several[pair])
+    return several[most], f"{most[0]}, {most[1]}", len(pairs)
 
 
 def scale() -> Iterator[Row]:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from geosim.console import parse_option, run_quietly
 from geosim.errors import UsageError
+from geosim.files import whole_file
 from geosim.units import TIME
 
 # Into a file or a pipe tables go unbroken, whatever the terminal is.
@@ -75,6 +76,5 @@ def pace_seconds(text: str) -> float | None:
 
 def write_json(file: Path, data: Any) -> None:
     """Write a file as a whole or not at all, so that Ctrl-C leaves no half of one."""
-    part = file.with_name(file.name + ".part")
-    part.write_text(json.dumps(data, indent=1) + "\n")
-    part.replace(file)
+    with whole_file(file) as part:
+        part.write_text(json.dumps(data, indent=1) + "\n")

@@ -12,13 +12,13 @@ from geosim.commands.calibrate import calibrate
 from geosim.commands.goodput import goodput
 from geosim.commands.shared import (
     CalibrationFile,
+    DefaultWindows,
     Figure,
     Json,
     PolicyName,
     ScenarioName,
     Seeds,
     Settings,
-    Windows,
     calibration_of,
     check_figure,
     check_writable,
@@ -77,7 +77,7 @@ def simulate(
     policy: PolicyName,
     settings: Settings = None,
     seeds: Seeds = 3,
-    windows: Windows = 200,
+    windows: DefaultWindows = None,
     calibration: CalibrationFile = None,
     trace: Annotated[
         Path | None,
@@ -130,7 +130,7 @@ def compare(
     ],
     settings: Settings = None,
     seeds: Seeds = 3,
-    windows: Windows = 200,
+    windows: DefaultWindows = None,
     calibration: CalibrationFile = None,
     as_json: Json = False,
 ) -> None:

@@ -1,16 +1,18 @@
 """Measured exchanges beside what the window model and the simulator's law say of them.
 
-python -m experiments.exchange_alone.compare        # half a minute; no measuring
+python -m experiments.exchange_alone.compare        # two minutes; no measuring
 """
 
 import json
 import math
+import os
 import random
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
 
 import typer
+from joblib import Parallel, delayed
 from rich.table import Table
 
 from experiments.console import console, run_app, write_json
@@ -26,22 +28,27 @@ PREDICTED = RESULTS.with_name("exchange_alone_predicted.json")
 WINDOW = RESULTS.with_name("exchange_alone_window.json")
 _BOOTSTRAPS = 2000
 # A third of the points that were in view while the models were made.
-THIRD = frozenset(random.Random(8312).sample(sorted(point.name for point in PLAIN), len(PLAIN) // 3))
+_DRAWN = random.Random(8312).sample(sorted(point.name for point in PLAIN), len(PLAIN) // 3)
+THIRD = frozenset(_DRAWN) | {name.replace("idle", "settled") for name in _DRAWN}
 
 
 def rows_of(known: dict[str, dict[str, Any]], points: tuple[Point, ...] = GRID) -> list[dict[str, Any]]:
     """A row a measured point, with errors relative to the measured median, or mean where packets are lost."""
+    measured = [point for point in points if point.name in known]
+    counts = [
+        (len(known[p.name]["seconds"]) // known[p.name]["sets"], known[p.name]["sets"]) for p in measured
+    ]
+    tasks = (delayed(by_windows)(point, *count) for point, count in zip(measured, counts, strict=True))
+    predicted = Parallel(os.cpu_count())(tasks)
     rows = []
-    for point in points:
-        if point.name not in known:
-            continue
+    for point, (each, _), windows_s in zip(measured, counts, predicted, strict=True):
         seen = known[point.name]
         was = seen["mean_s"] if point.loss else seen["median_s"]
-        each = len(seen["seconds"]) // seen["sets"]
         row = {
-            "name": point.name, "lossy": point.loss > 0, "held_out": point in HELD_OUT,
-            "carrier": point.carrier, "measured_s": was, "spread": seen["spread"],
-            "windows_s": by_windows(point, each, seen["sets"]), "law_s": by_law(point, each),
+            "name": point.name, "algorithm": point.algorithm, "flows": point.flows, "state": state_of(point),
+            "lossy": point.loss > 0, "held_out": point in HELD_OUT, "carrier": point.carrier,
+            "measured_s": was, "spread": seen["spread"],
+            "windows_s": windows_s, "law_s": by_law(point, each),
         }  # fmt: skip
         row["windows_error"] = row["windows_s"] / was - 1
         row["law_error"] = row["law_s"] / was - 1
@@ -52,6 +59,13 @@ def rows_of(known: dict[str, dict[str, Any]], points: tuple[Point, ...] = GRID) 
             row["sets_s"] = min(sets), max(sets)
         rows.append(row)
     return rows
+
+
+def state_of(point: Point) -> str:
+    """ "fresh"; "young": connections that keep how their first slow start ended; or "settled"."""
+    if point.fresh:
+        return "fresh"
+    return "settled" if point.settled or point.algorithm == "bbr" else "young"
 
 
 def interval(seconds: list[float]) -> tuple[float, float]:
@@ -65,13 +79,23 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Mean and worst errors of points on sockets, by group, and how far gloo is from sockets."""
     some = [row for row in rows if row["carrier"] == "sockets"]
     seen = [row for row in some if not row["held_out"]]
+    every = [row for row in seen if not row["lossy"]]
+    usual = [row for row in every if row["state"] != "young"]
+    cubic = [row for row in usual if row["algorithm"] == "cubic"]
     groups = {
-        "without loss": [row for row in seen if not row["lossy"]],
-        "with loss": [row for row in seen if row["lossy"]],
-        "drawn third": [row for row in seen if row["name"] in THIRD and not row["lossy"]],
-        "other two thirds": [row for row in seen if row["name"] not in THIRD and not row["lossy"]],
+        "without loss": usual,
+        "CUBIC, one flow": [row for row in cubic if row["flows"] == 1],
+        "CUBIC, more flows": [row for row in cubic if row["flows"] > 1],
+        "BBR": [row for row in usual if row["algorithm"] == "bbr"],
+        "Reno": [row for row in usual if row["algorithm"] == "reno"],
+        "fresh": [row for row in usual if row["state"] == "fresh"],
+        "settled": [row for row in usual if row["state"] == "settled"],
+        "a third of the 78, drawn (seed 8312)": [row for row in usual if row["name"] in THIRD],
+        "the other two thirds": [row for row in usual if row["name"] not in THIRD],
+        "young instead of settled": [row for row in every if row["state"] == "young"],
+        "loss 0.01 to 1 %": [row for row in seen if row["lossy"]],
         "held out, without loss": [row for row in some if row["held_out"] and not row["lossy"]],
-        "held out, with loss": [row for row in some if row["held_out"] and row["lossy"]],
+        "held out, loss 0.05 to 0.2 %": [row for row in some if row["held_out"] and row["lossy"]],
     }
     out: dict[str, Any] = {}
     for group, members in groups.items():
@@ -125,7 +149,7 @@ def compare(
     if figure is not None:
         from experiments.exchange_alone.figures import comparison_figure
 
-        comparison_figure(rows, windows(WINDOW), figure)
+        comparison_figure([row for row in rows if row["state"] != "young"], windows(WINDOW), figure)
 
 
 def windows(file: Path) -> dict[str, Any]:

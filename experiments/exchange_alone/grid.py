@@ -1,11 +1,12 @@
 """The points of the grid: what goes over which path, in which state of the connections."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 KIB, MIB = 1024, 1024 * 1024
 _BUDGET_S = 9.0  # a fresh point's repeats take about this long
 _SETS, _IDLE_REPEATS = 5, 3
+_SETTLED_AFTER, _SETTLED_REPEATS = 40, 5  # exchanges
 _LOSSY_REPEATS = 40
 
 
@@ -19,10 +20,11 @@ class Point:
         size_bytes: payload each way.
         flows: TCP connections that share it evenly.
         algorithm: congestion control.
-        fresh: every exchange on new connections, else all on the same, the first one left out.
+        fresh: every exchange on new connections, else all on the same, those of `before` left out.
         both: whether it goes both ways at once, as an exchange does.
         gap_s: silence before each exchange.
         carrier: "sockets", or "gloo": the runtime's own channel.
+        before: exchanges that connections have carried, of points that are not fresh.
     """
 
     mbit_per_s: float
@@ -35,6 +37,12 @@ class Point:
     loss: float = 0.0
     gap_s: float = 1.0
     carrier: str = "sockets"
+    before: int = 1
+
+    @property
+    def settled(self) -> bool:
+        """Whether connections have carried so much that how their first slow start ended no longer counts."""
+        return not self.fresh and self.before >= _SETTLED_AFTER
 
     @property
     def name(self) -> str:
@@ -42,7 +50,8 @@ class Point:
         unit, scale = ("MiB", MIB) if self.size_bytes >= MIB else ("KiB", KIB)
         parts = [
             self.algorithm, f"{self.mbit_per_s:g}M", f"{self.rtt_ms:g}ms",
-            f"{self.size_bytes // scale}{unit}", f"x{self.flows}", "fresh" if self.fresh else "idle",
+            f"{self.size_bytes // scale}{unit}", f"x{self.flows}",
+            "fresh" if self.fresh else "settled" if self.settled else "idle",
         ]  # fmt: skip
         if not self.both:
             parts.append("oneway")
@@ -66,8 +75,8 @@ class Point:
 
     @property
     def sets(self) -> int:
-        """Sets of connections that are measured: idle ones keep what HyStart found at first."""
-        return 1 if self.fresh else _SETS
+        """Sets of connections that are measured: young ones keep what HyStart found at first."""
+        return 1 if self.fresh or self.settled else _SETS
 
     @property
     def repeats(self) -> int:
@@ -75,7 +84,7 @@ class Point:
         if self.loss:
             return _LOSSY_REPEATS
         if not self.fresh:
-            return _IDLE_REPEATS
+            return _SETTLED_REPEATS if self.settled else _IDLE_REPEATS
         about = self.size_bytes / self.rate_bytes_per_s / 0.6 + 4 * self.rtt_s + self.gap_s
         return max(3, min(9, int(_BUDGET_S / about)))
 
@@ -150,8 +159,15 @@ def _held_out() -> list[Point]:
     return points
 
 
+def _settled(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    """Idle points on connections that have carried exchanges for a while; BBR keeps no threshold."""
+    return tuple(replace(p, before=_SETTLED_AFTER) for p in points if not p.fresh and p.algorithm != "bbr")
+
+
 PLAIN = tuple(_plain())
+SETTLED = _settled(PLAIN)
 LOSSY = tuple(_lossy())
 GLOO = tuple(_over_gloo())
-HELD_OUT = tuple(_held_out())
-GRID = PLAIN + LOSSY + GLOO + HELD_OUT
+_DRAWN = tuple(_held_out())
+HELD_OUT = _DRAWN + _settled(_DRAWN)
+GRID = PLAIN + SETTLED + LOSSY + GLOO + HELD_OUT

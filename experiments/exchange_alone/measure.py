@@ -44,7 +44,7 @@ def measure(point: Point, progress: Callable[[int, int], None], trace: bool = Fa
         for end in ends:
             end.stdin.close()
             end.wait(timeout=10)
-    used = [pair for rows in sets for pair in (rows if point.fresh else rows[1:])]
+    used = [pair for rows in sets for pair in (rows if point.fresh else rows[point.before :])]
     seconds = [max(side["seconds"] for side in pair) for pair in used]
     return {
         **asdict(point),
@@ -74,8 +74,8 @@ def of_sets(seconds: list[float], sets: int) -> list[float]:
 def _set(
     ends: list[Any], point: Point, number: int, progress: Callable[[int, int], None]
 ) -> list[list[dict[str, Any]]]:
-    """Exchanges on connections of their own each, or, of idle points, on one set after a first exchange."""
-    count = point.repeats + (0 if point.fresh else 1)
+    """Exchanges on connections of their own each, or, of idle points, on one set after those before."""
+    count = point.repeats + (0 if point.fresh else point.before)
     rows = []
     for k in range(count):
         progress(number * count + k, point.sets * count)

@@ -17,6 +17,7 @@ WAKE_S = 2.5e-4
 APART_S = 2e-4
 COPY_BYTES_PER_S = 4.5e9
 _LOSSY_SEEDS = 60
+_SETTLED_SEEDS = 5
 
 
 def link_of(point: Point, seed: int = 0) -> Duplex:
@@ -35,7 +36,7 @@ def by_windows(point: Point, repeats: int, sets: int = 1) -> float:
     Args:
         point: whose.
         repeats: how many exchanges of each set of connections were measured.
-        sets: how many sets.
+        sets: how many sets; of settled connections several are simulated for the one that was measured.
     """
     size = math.ceil(math.ceil(point.size_bytes / point.flows) / MSS)
     if point.loss:
@@ -51,11 +52,11 @@ def by_windows(point: Point, repeats: int, sets: int = 1) -> float:
     return median(
         median(
             p.seconds
-            for p in exchanges(link_of(point, seed), size, point.flows, repeats + 1, point.gap_s, point.both)[
-                1:
-            ]
+            for p in exchanges(
+                link_of(point, seed), size, point.flows, point.before + repeats, point.gap_s, point.both
+            )[point.before :]
         )
-        for seed in range(sets)
+        for seed in range(max(sets, _SETTLED_SEEDS if point.settled else 1))
     )
 
 
@@ -72,7 +73,7 @@ def by_law(point: Point, repeats: int) -> float:
     path = make_path(link, "a", point.both).for_exchange(size, point.flows)
     limit, first = path.open_limit(point.flows), path.initial_window(point.flows)
     window, seconds = first, 0.0
-    for k in range(1 if point.fresh else repeats + 1):
+    for k in range(1 if point.fresh else point.before + repeats):
         if k:
             window = float(window_restart(window, point.gap_s, first, path.rto_s, path.restarts))
         seconds = float(time_under_loss(size, path, point.flows, window, k * size))

@@ -5,6 +5,8 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from geosim.files import whole_file
+
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "exchange_alone.json"
 
 
@@ -24,6 +26,5 @@ def save(file: Path, points: dict[str, dict[str, Any]]) -> None:
         fields = (f"   {json.dumps(key)}: {json.dumps(value)}" for key, value in points[name].items())
         rows.append(f"  {json.dumps(name)}: {{\n" + ",\n".join(fields) + "\n  }")
     head = f'{{\n "kernel": {json.dumps(platform.release())},\n "points": {{\n'
-    part = file.with_name(file.name + ".part")
-    part.write_text(head + ",\n".join(rows) + "\n }\n}\n")
-    part.replace(file)
+    with whole_file(file) as part:
+        part.write_text(head + ",\n".join(rows) + "\n }\n}\n")

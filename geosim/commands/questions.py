@@ -8,6 +8,7 @@ import typer
 
 from geosim.commands.shared import (
     CalibrationFile,
+    DefaultWindows,
     Figure,
     Json,
     PolicyName,
@@ -43,7 +44,7 @@ def sweep(
     ] = None,
     settings: Settings = None,
     seeds: Seeds = 3,
-    windows: Windows = 200,
+    windows: DefaultWindows = None,
     calibration: CalibrationFile = None,
     out: Annotated[
         Path | None,

@@ -33,6 +33,13 @@ Seeds = Annotated[int, typer.Option("--seeds", min=1, max=10_000, help="Simulate
 Windows = Annotated[
     int, typer.Option("--windows", min=1, max=1_000_000, help="Windows measured in each run.")
 ]
+DefaultWindows = Annotated[
+    int | None,
+    typer.Option(
+        "--windows", min=1, max=1_000_000,
+        help="Windows measured in each run. Default: 200; down to 24 where each has many payloads.",
+    ),
+]  # fmt: skip
 CalibrationFile = Annotated[
     Path | None,
     typer.Option("--calibration", metavar="FILE", help="Measured constants of a machine, in YAML."),

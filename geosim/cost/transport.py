@@ -94,10 +94,15 @@ class Path:
             full = self.rate_bytes_per_s * self.rtt_s
             shares = shares_at(self.shares_by_length, size_bytes / full if full > 0 else math.inf)
         held = self.held_bytes
-        if self.pace_gain < math.inf:
+        if self.paced:
             first = self.pace_gain * flows * self.flow_initial_bytes
             held = min(held, max((self.pace_gain - 1) * size_bytes, first))
         return replace(self, stream_shares=shares, held_bytes=held)
+
+    @property
+    def paced(self) -> bool:
+        """Whether no window leaves at once: flows spread what they send over a round trip."""
+        return self.pace_gain < math.inf
 
     def window_limit(self, flows: int) -> float:
         """The most that `flows` flows together have in flight."""
@@ -254,24 +259,30 @@ def window_restart(window: Any, idle_s: Any, initial: Any, rto_s: Any, restarts:
     return xp.minimum(fallen, window)
 
 
-def send_time(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, stream: Any) -> Any:
+def send_time(
+    size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, stream: Any, paced: Any = False
+) -> Any:
     """Seconds from the first byte's leaving until the last byte's, scalars or arrays alike.
 
     Args:
-        size_bytes, rate, rtt_s, window, limit: as of `slow_start`.
+        size_bytes, rate, rtt_s, window, limit, paced: as of `slow_start`.
         stream: bytes per second once out of slow start.
     """
     xp = namespace(size_bytes, rate, rtt_s, window, limit, stream)
-    took, rest = slow_start(size_bytes, rate, rtt_s, window, limit)
+    took, rest = slow_start(size_bytes, rate, rtt_s, window, limit, paced)
     return took + rest / xp.minimum(xp.asarray(rate, dtype=float), stream)
 
 
-def slow_start(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any) -> tuple[Any, Any]:
+def slow_start(
+    size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, paced: Any = False
+) -> tuple[Any, Any]:
     """Seconds from the first byte's leaving until the rest streams, and how many bytes are left then.
 
     In round r of slow start `window` * 2^r leaves at `rate` and the flow then waits until a round trip has
-    passed since the round began. Once a round takes a round trip, or the window is at `limit`, the rest
-    streams.
+    passed since the round began. Once a round takes a round trip, or the window is at `limit`, one more
+    window leaves at `rate` and the rest streams. Where `limit` is below what fills the path, windows go on
+    leaving one at a time, so that the last of them takes no round trip: the line from the end of one window
+    to the end of the next says so of all but what comes just before the end of one.
 
     Args:
         size_bytes: on the wire.
@@ -279,6 +290,7 @@ def slow_start(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any) 
         rtt_s: round trip, seconds.
         window: at the start, bytes.
         limit: of the window, bytes.
+        paced: whether windows below what fills the path are spread over a round trip (BBR).
     """
     xp = namespace(size_bytes, rate, rtt_s, window, limit)
     size, rtt = xp.asarray(size_bytes, dtype=float), xp.asarray(rtt_s, dtype=float)
@@ -291,7 +303,8 @@ def slow_start(size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any) 
     need = xp.where((need > 0) & (first * (xp.exp2(need) - 1) >= size), need - 1, need)
     rounds = xp.minimum(most, need)
     left = xp.maximum(size - first * (xp.exp2(rounds) - 1), 0.0)
-    head = xp.where(limit >= rate * rtt, xp.minimum(left, rate * rtt), 0.0)
+    at_once = xp.minimum(rate * rtt, xp.where(paced & (limit < rate * rtt), 0.0, limit))
+    head = xp.minimum(left, at_once)
     burst = xp.where(need < most, left, head)
     return rounds * rtt + burst / rate, left - burst
 
@@ -324,7 +337,7 @@ def time_under_loss(
         alone: nothing comes the other way for now.
     """
     limit, stream = path.open_limit(flows), path.open_rate(flows, alone)
-    free = send_time(size_bytes, path.rate_bytes_per_s, path.rtt_s, window, limit, stream)
+    free = send_time(size_bytes, path.rate_bytes_per_s, path.rtt_s, window, limit, stream, path.paced)
     if path.loss_per_byte <= 0 or path.rtt_s <= 0:
         return free
     xp = namespace(size_bytes, window, sent_bytes)

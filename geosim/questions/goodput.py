@@ -26,7 +26,7 @@ class Asked:
     scenario: Scenario
     days: float
     seeds: int
-    windows: int
+    windows: int | None
     calibration: Calibration | None
 
 

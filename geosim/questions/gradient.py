@@ -62,6 +62,7 @@ def step_gradient(scenario: Scenario, problem: Problem, batch: Batch, knob: Knob
         }
         columns |= {name: jnp.asarray([numbers], dtype=float) for name, numbers in lists.items()}
         columns["restarts"] = np.asarray([moved.path.restarts])
+        columns["paced"] = np.asarray([moved.path.paced])
         return steady_state(replace(batch, **columns)).step_s[0]
 
     with _in_float64():

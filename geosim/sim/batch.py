@@ -67,10 +67,10 @@ class Batch:
         after another on the longest way of an exchange. mutual: whether every pair of sites that exchanges
         does so both ways, so that notices break TCP's silence. link_payloads: payloads that cross a link in
         an exchange, mean over links. stream: rate of each fragment's flows once out of slow start. rate,
-        rtt_s, rto_s, restarts: of the links. flat_bytes: over one link, a step of plain data parallelism.
-        links: how many directed links there are. reason: a `Reason`; what the steady state finds is added
-        there. walk: which of `walks` a row is; where sites, links or hops differ, the steady state follows
-        from it and from `interval` alone.
+        rtt_s, rto_s, restarts, paced: of the links. flat_bytes: over one link, a step of plain data
+        parallelism. links: how many directed links there are. reason: a `Reason`; what the steady state finds
+        is added there. walk: which of `walks` a row is; where sites, links or hops differ, the steady state
+        follows from it and from `interval` alone.
     """
 
     interval: np.ndarray
@@ -96,6 +96,7 @@ class Batch:
     rtt_s: np.ndarray
     rto_s: np.ndarray
     restarts: np.ndarray
+    paced: np.ndarray
     flat_bytes: np.ndarray
     links: np.ndarray
     tokens_per_step: np.ndarray
@@ -138,6 +139,7 @@ _WHOLE = {
     "lag": np.int64,
     "hops": np.int64,
     "restarts": bool,
+    "paced": bool,
     "mutual": bool,
     "reason": np.int64,
     "walk": np.int64,
@@ -214,6 +216,7 @@ def _template(problem: Problem) -> _Row:
         "compute_s": sum(s.step_s for s in problem.sites) / len(problem.sites),
         "flat_s": float("nan"), "flat_exposed_s": 0.0, "flat_exchange_s": 0.0, "flat_bytes": 0.0,
         "hops": 0, "link_payloads": 0.0, "rate": 1.0, "rtt_s": 0.0, "rto_s": 1.0, "restarts": False,
+        "paced": False,
         "mutual": False,
         "links": len(problem.links), "tokens_per_step": problem.tokens_per_step,
         "colocated_step_s": problem.colocated_step_s, "ddp_wan_bytes": problem.ddp_wan_bytes,

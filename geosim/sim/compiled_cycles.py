@@ -58,6 +58,7 @@ def _fill(rows: Row, out: Cycle) -> None:
             rows.rtt_s[i],
             rows.rto_s[i],
             rows.restarts[i],
+            rows.paced[i],
         )
         found = streaming(row) if row.lag >= 0 else boundary(row)
         out.period_s[i] = found.period_s

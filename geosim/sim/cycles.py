@@ -33,6 +33,7 @@ class Row(NamedTuple):
     rtt_s: Any
     rto_s: Any
     restarts: Any
+    paced: Any
 
 
 def rows_of(batch: Batch) -> Row:
@@ -72,10 +73,10 @@ def _wire(row: Row, f: int, window: Any) -> tuple[Any, Any, Any]:
         now = used & (hop < row.hops)
         # The first slice is there, and the link has sent the payload before; the last slice comes last.
         begin = xp.maximum(free, first)
-        free = begin + send_time(safe, row.rate, row.rtt_s, window, limit, stream)
+        free = begin + send_time(safe, row.rate, row.rtt_s, window, limit, stream, row.paced)
         end = xp.maximum(free, arrived + part / xp.minimum(row.rate, stream)) if hop else free
         if hop + 1 < hops:
-            first = begin + send_time(part, row.rate, row.rtt_s, window, limit, stream) + flight
+            first = begin + send_time(part, row.rate, row.rtt_s, window, limit, stream, row.paced) + flight
         left = xp.where(now, end, left)
         arrived = xp.where(now, end + flight, arrived)
         window = xp.where(now, window_after(xp.minimum(window, limit), safe, limit), window)

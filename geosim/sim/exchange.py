@@ -48,9 +48,9 @@ class Law:
     """How a fragment's payloads go over a link.
 
     Attributes:
-        limit, first: of TCP's window. alone, opposed: rates out of slow start, without and with traffic on
-        the way back. slice_bytes: on the wire, of what has to come before a payload can be passed on;
-        slice_s: how long the last of it takes.
+        limit, first: of TCP's window; paced: as of `Path`. alone, opposed: rates out of slow start, without
+        and with traffic on the way back. slice_bytes: on the wire, of what has to come before a payload can
+        be passed on; slice_s: how long the last of it takes.
     """
 
     link: LinkPlan
@@ -60,6 +60,7 @@ class Law:
     first: float
     alone: float
     opposed: float
+    paced: bool
     slice_bytes: float
     slice_s: float
 
@@ -71,7 +72,7 @@ class Law:
         part = plan.slice_share * size
         return cls(
             link, flows, size, path.window_limit(flows), path.initial_window(flows), alone,
-            path.stream_rate(flows), part, part / min(path.rate_bytes_per_s, alone),
+            path.stream_rate(flows), path.paced, part, part / min(path.rate_bytes_per_s, alone),
         )  # fmt: skip
 
 
@@ -169,7 +170,7 @@ class Wan:
             if path.restarts and idle >= path.rto_s:
                 window = float(window_restart(window, idle, law.first, path.rto_s, True))
         self._window[link] = _window_after(window, law.wire_bytes, law.limit)
-        return Ramp(law.flows, path.rtt_s, window, law.limit, law.alone, law.opposed)
+        return Ramp(law.flows, path.rtt_s, window, law.limit, law.alone, law.opposed, law.paced)
 
     def send(
         self, link: int, size: float, ramp: Ramp, mark: tuple[float, simpy.Event] | None = None

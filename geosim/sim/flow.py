@@ -2,7 +2,8 @@
 
 In slow start a flow sends its window in a burst at its share and pauses until a round trip has passed since
 the burst began; then the window has doubled. Once a burst takes a round trip, or the window is at its limit,
-the rest streams (the law is `cost.transport.send_time`; here shares change under way). Bytes are on the wire.
+a last window leaves in a burst and the rest streams (the law is `cost.transport.send_time`; here shares
+change under way). Bytes are on the wire.
 """
 
 import math
@@ -20,7 +21,8 @@ TINY_SHARE_OF_TIME = 1e-15  # a few units in the last place of the clock
 class Ramp:
     """How n equal TCP flows start: round trip, window now and at most (of all), rate once it is full.
 
-    `opposed` is that rate while flows are on the way back.
+    `opposed` is that rate while flows are on the way back. `paced`: out of slow start no window below what
+    fills the path leaves in a burst.
     """
 
     flows: int = 1
@@ -29,6 +31,7 @@ class Ramp:
     limit: float = math.inf
     stream: float = math.inf
     opposed: float = math.inf
+    paced: bool = False
 
 
 class Flow:
@@ -55,6 +58,7 @@ class Flow:
         "mark_left",
         "n",
         "opposed",
+        "paced",
         "paused_until",
         "rate",
         "round_start",
@@ -77,6 +81,7 @@ class Flow:
         self.limit = ramp.limit
         self.stream = ramp.stream
         self.opposed = min(ramp.stream, ramp.opposed)
+        self.paced = ramp.paced
         self.is_opposed = False
         self.mark: simpy.Event | None = None
         self.mark_left = 0.0
@@ -99,11 +104,20 @@ class Flow:
         """From now on a window leaves at once, or what fills the path, or all that is left."""
         self.round_start = now
         self.paused_until = -1.0
+        self.burst = self.window if self.window < self._most else self._filling
+
+    @property
+    def _most(self) -> float:
+        """What a window has to be for slow start to be over."""
         down = self.full == 0 < self.rtt_s
-        if self.window < (self.limit if down else min(self.limit, self.full * (1 - TINY))):
-            self.burst = self.window
-        else:
-            self.burst = self.full if self.limit >= self.full > 0 else math.inf
+        return self.limit if down else min(self.limit, self.full * (1 - TINY))
+
+    @property
+    def _filling(self) -> float:
+        """What leaves at once when slow start is over; infinite: nothing, it streams."""
+        if self.full <= 0 or (self.paced and self.limit < self.full):
+            return math.inf
+        return min(self.full, self.limit)
 
     def advance(self, now: float) -> float:
         """Bring the bytes up to now; how many have moved."""
@@ -137,7 +151,7 @@ class Flow:
         elif self.burst <= tiny:
             until = self.round_start + self.rtt_s
             self.burst = math.inf
-            if now < until - TINY * (1 + now):
+            if self.window < self._most and now < until - TINY * (1 + now):
                 self.paused_until = until
         return False
 
@@ -171,10 +185,10 @@ class Flow:
         run's time goes here.
         """
         burst, since, round_start, paused = self.burst, self.since, self.round_start, self.paused_until
-        window, limit, full, rtt_s = self.window, self.limit, self.full, self.rtt_s
+        window, limit, rtt_s, most, filling = (
+            self.window, self.limit, self.rtt_s, self._most, self._filling,
+        )  # fmt: skip
         streaming = min(self.opposed if self.is_opposed else self.stream, rate)
-        most = limit if full == 0 < rtt_s else min(limit, full * (1 - TINY))
-        filling = full if limit >= full > 0 else math.inf
         while True:
             if paused >= 0:
                 speed, end = 0.0, paused
@@ -198,7 +212,7 @@ class Flow:
                 burst = window if window < most else filling
             elif burst <= tiny:
                 burst = math.inf
-                if since < round_start + rtt_s - TINY * (1 + since):
+                if window < most and since < round_start + rtt_s - TINY * (1 + since):
                     paused = round_start + rtt_s
 
 

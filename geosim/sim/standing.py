@@ -22,6 +22,7 @@ def link_columns(problem: Problem, link: LinkPlan) -> tuple[dict[str, Any], dict
         "rtt_s": path.rtt_s,
         "rto_s": path.rto_s,
         "restarts": path.restarts,
+        "paced": path.paced,
     }
     paths = [(link.path_of(f), f.flows) for f in problem.fragments]
     lists = {

@@ -57,6 +57,7 @@ class Walk:
             "rtt": np.array([link.path.rtt_s for link in p.links]),
             "rto": np.array([link.path.rto_s for link in p.links]),
             "restarts": np.array([link.path.restarts for link in p.links], dtype=bool),
+            "paced": np.array([link.path.paced for link in p.links], dtype=bool),
             "wire": np.array([link.wire_per_payload for link in p.links]),
             "limit": np.array([[k.path_of(f).window_limit(f.flows) for k in p.links] for f in p.fragments]),
             "first": np.array([[k.path_of(f).initial_window(f.flows) for k in p.links] for f in p.fragments]),

@@ -175,7 +175,7 @@ class _Pass:
         of, f = self.of, self.f
         size = of["share"][f] * of["payload"][f] * of["wire"][link]
         laws = of["rate"][link], of["rtt"][link], window, of["limit"][f, link], of["alone"][f, link]
-        return np.asarray(send_time(size, *laws))
+        return np.asarray(send_time(size, *laws, of["paced"][link]))
 
     def _window(self, link: int, asked: np.ndarray) -> np.ndarray:
         """TCP's window at a transfer's start."""
@@ -200,7 +200,8 @@ class _Pass:
     def _leaves(self, link: int, begin: np.ndarray, size: np.ndarray, window: np.ndarray) -> np.ndarray:
         """When the last of so many bytes leaves."""
         of, f = self.of, self.f
-        took, rest = slow_start(size, of["rate"][link], of["rtt"][link], window, of["limit"][f, link])
+        laws = of["rate"][link], of["rtt"][link], window, of["limit"][f, link], of["paced"][link]
+        took, rest = slow_start(size, *laws)
         at, alone, opposed = begin + took, of["alone"][f, link], of["stream"][f, link]
         if self.lines.on_back[link] and (alone != opposed).any():
             for start, end in self._on_back(link):

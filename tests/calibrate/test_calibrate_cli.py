@@ -22,7 +22,12 @@ NAMES = (
 UNEVEN = [str(FIXTURES / name) for name in NAMES]
 
 NCCL = str(FIXTURES / "nccl-1x8-h100.txt")
-LAPTOP, VOID = ("--scenario", "laptop"), ("--out", "/dev/null")
+LAPTOP, VOID = ("--scenario", "laptop"), ("--out", "new.yaml")
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
 
 def geosim(*args, status=0):
@@ -144,7 +149,7 @@ def test_json_has_it_all(tmp_path):
 
 
 def test_a_step_time_of_another_model_is_told():
-    text = geosim("calibrate", fixture("config-gpt2.json"), "--scenario", "laptop", "--out", "/dev/null")
+    text = geosim("calibrate", fixture("config-gpt2.json"), *LAPTOP, *VOID)
     assert "was not measured with this model" in " ".join(text.split())
 
 

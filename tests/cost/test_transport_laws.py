@@ -34,7 +34,9 @@ def wan(rate: float = 12.5e6, rtt: float = 0.04, **fields: object) -> WanLink:
     return WanLink(between=("a", "b"), bandwidth_bytes_per_s=rate, rtt_s=rtt, **fields)  # type: ignore[arg-type]
 
 
-def by_rounds(size: float, rate: float, rtt: float, window: float, limit: float, stream: float) -> float:
+def by_rounds(
+    size: float, rate: float, rtt: float, window: float, limit: float, stream: float, paced: bool
+) -> float:
     """The law as a loop: a naive oracle."""
     time = 0.0
     while window < min(rate * rtt, limit):
@@ -43,19 +45,48 @@ def by_rounds(size: float, rate: float, rtt: float, window: float, limit: float,
         size -= window
         window = min(2 * window, limit)
         time += rtt
-    head = min(size, rate * rtt) if limit >= rate * rtt else 0.0
+    head = 0.0 if paced and limit < rate * rtt else min(size, rate * rtt, limit)
     return time + head / rate + (size - head) / stream
 
 
-@given(SIZES, RATES, TRIPS, st.floats(1e3, 1e6), st.floats(1.0, 1e4), st.floats(0.5, 1.0))
+@given(SIZES, RATES, TRIPS, st.floats(1e3, 1e6), st.floats(1.0, 1e4), st.floats(0.5, 1.0), st.booleans())
 def test_the_formula_is_the_loop(
-    size: float, rate: float, rtt: float, window: float, factor: float, share: float
+    size: float, rate: float, rtt: float, window: float, factor: float, share: float, paced: bool
 ) -> None:
     limit = window * factor
     stream = min(share * rate, limit / rtt)
-    assert float(send_time(size, rate, rtt, window, limit, stream)) == pytest.approx(
-        by_rounds(size, rate, rtt, window, limit, stream), rel=1e-6, abs=rtt * 1e-6
+    assert float(send_time(size, rate, rtt, window, limit, stream, paced)) == pytest.approx(
+        by_rounds(size, rate, rtt, window, limit, stream, paced), rel=1e-6, abs=rtt * 1e-6
     )
+
+
+@given(SIZES, RATES, TRIPS, st.floats(1e3, 1e6))
+def test_below_the_pipe_windows_leave_one_at_a_time(
+    size: float, rate: float, rtt: float, window: float
+) -> None:
+    """The law is the line between the ends of such windows, never longer than they take."""
+    window = min(window, 0.9 * rate * rtt)
+    whole = size // window
+    ends = [n * rtt + window / rate for n in (whole - 1, whole)]
+    law = [float(send_time(n * window, rate, rtt, window, window, window / rtt)) for n in (whole, whole + 1)]
+    if whole:
+        assert law[0] == pytest.approx(ends[0])
+    assert law[1] == pytest.approx(ends[1])
+    took = float(send_time(size, rate, rtt, window, window, window / rtt))
+    assert took <= (whole * rtt + (size - whole * window) / rate) * (1 + 1e-9)
+
+
+@given(SIZES, RATES, TRIPS, st.floats(1e3, 1e6), st.floats(1.0, 1e4), st.floats(0.5, 1.0), st.floats(1, 4))
+def test_a_larger_window_is_never_slower(
+    size: float, rate: float, rtt: float, window: float, factor: float, share: float, more: float
+) -> None:
+    """Also where it grows beyond what the path, or the share that flows reach both ways, takes."""
+    limit = window * factor
+    less, larger = (
+        float(send_time(size, rate, rtt, window, most, min(share * rate, most / rtt)))
+        for most in (limit, limit * more)
+    )
+    assert larger <= less * (1 + 1e-9)
 
 
 def test_arrays_give_what_scalars_give() -> None:
@@ -106,7 +137,7 @@ def test_bbr_after_silence_goes_at_the_pace_of_its_start_up(rate: float, rtt: fl
     size = wire_bytes(2**20, link)
     path = make_path(link, "a", two_way=True).for_exchange(size, 1)
     limit, stream = path.window_limit(1), path.stream_rate(1)
-    took = float(send_time(size, rate, link.rtt_s, limit, limit, stream))
+    took = float(send_time(size, rate, link.rtt_s, limit, limit, stream, path.paced))
     assert took == pytest.approx(link.rtt_s / 1.885)
     assert took + link.rtt_s / 2 == pytest.approx(seconds, rel=0.03)
 

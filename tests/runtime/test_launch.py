@@ -158,7 +158,7 @@ def test_another_run_is_not_resumed(saved, text, tmp_path, changes, settings, wo
     ("options", "words"),
     [
         ({"data": "/no/such"}, "'/no/such' does not exist"),
-        ({"data": "/dev/null"}, "not a regular file"),
+        ({"data": "/dev/zero"}, "not a regular file"),
         ({"resume": "/no/such"}, "--resume /no/such: no such folder"),
         ({"resume": "/dev"}, "--resume /dev: no step that all ranks have saved"),
         ({"resume": None, "steps": 4}, "--steps 4: the checkpoint stands at step 4"),

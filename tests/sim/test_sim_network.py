@@ -101,12 +101,14 @@ def test_a_flow_uses_what_another_in_slow_start_leaves_idle():
     st.floats(1e3, 1e5),
     st.floats(1.0, 1e3),
     st.floats(0.5, 1.0),
+    st.booleans(),
 )
-def test_one_flow_takes_what_the_law_says(size, rate, rtt, window, factor, share):
+def test_one_flow_takes_what_the_law_says(size, rate, rtt, window, factor, share, paced):
     limit = window * factor
     stream = min(share * rate, limit / rtt)
-    ends, _ = finish_times([rate], [(0, (0,), size, Ramp(1, rtt, window, limit, stream))])
-    assert ends[0] == pytest.approx(float(send_time(size, rate, rtt, window, limit, stream)), rel=1e-6)
+    ends, _ = finish_times([rate], [(0, (0,), size, Ramp(1, rtt, window, limit, stream, paced=paced))])
+    law = float(send_time(size, rate, rtt, window, limit, stream, paced))
+    assert ends[0] == pytest.approx(law, rel=1e-6)
 
 
 @st.composite

@@ -14,14 +14,21 @@ TINY, TINY_BYTES, TINY_SHARE_OF_TIME = 1e-12, 1e-6, 1e-15
 @inner
 def begin_round(f: Any, now: float) -> None:
     f.round, f.paused = now, -1.0
+    f.burst = f.in_flight if f.in_flight < _most(f) else _filling(f)
+
+
+@inner
+def _most(f: Any) -> float:
     full = f.rtt * f.rate
-    most = f.limit if full == 0 and f.rtt > 0 else min(f.limit, full * (1 - TINY))
-    if f.in_flight < most:
-        f.burst = f.in_flight
-    elif f.limit >= full and full > 0:
-        f.burst = full
-    else:
-        f.burst = math.inf
+    return f.limit if full == 0 and f.rtt > 0 else min(f.limit, full * (1 - TINY))
+
+
+@inner
+def _filling(f: Any) -> float:
+    full = f.rtt * f.rate
+    if full <= 0 or (f.paced and f.limit < full):
+        return math.inf
+    return min(full, f.limit)
 
 
 @inner
@@ -59,7 +66,7 @@ def is_through(f: Any, now: float) -> bool:
     elif f.burst <= tiny:
         until = f.round + f.rtt
         f.burst = math.inf
-        if now < until - TINY * (1 + now):
+        if f.in_flight < _most(f) and now < until - TINY * (1 + now):
             f.paused = until
     return False
 
@@ -90,14 +97,13 @@ def end_alone(f: Any, left: float, since: float, round_start: float, is_opposed:
     """When `left` bytes have left: `run` to the end, of a copy whose numbers are never stored."""
     burst, paused, window = f.burst, f.paused, f.in_flight
     stream = min(f.opposed if is_opposed else f.stream, f.rate)
-    full = f.rtt * f.rate
-    most = f.limit if full == 0 and f.rtt > 0 else min(f.limit, full * (1 - TINY))
+    most, filling = _most(f), _filling(f)
     while True:
         if paused >= 0:
             since = round_start = paused
             paused = -1.0
             window = min(2 * window, f.limit)
-            burst = window if window < most else (full if f.limit >= full > 0 else math.inf)
+            burst = window if window < most else filling
         speed = f.rate if burst < math.inf else stream
         end = since + min(left, burst) / speed
         if end > since:
@@ -110,7 +116,7 @@ def end_alone(f: Any, left: float, since: float, round_start: float, is_opposed:
             return since
         if burst <= tiny:
             burst = math.inf
-            if since < round_start + f.rtt - TINY * (1 + since):
+            if window < most and since < round_start + f.rtt - TINY * (1 + since):
                 paused = round_start + f.rtt
 
 

@@ -12,7 +12,7 @@ from geosim.sim.lonely.heap import COUNTS
 
 _FIXED = {
     "rate": float, "rtt": float, "rto": float, "restarts": int, "delay": float, "jitter": float,
-    "back": int, "load": int, "place": int, "sender": int,
+    "back": int, "paced": int, "load": int, "place": int, "sender": int,
 }  # fmt: skip
 _LAWS = {
     "payload": float, "slice": float, "flows": float, "limit": float, "first": float, "stream": float,
@@ -97,6 +97,7 @@ def make_state(wan: Wan) -> State:
         "restarts": [plan.path.restarts for plan in plans],
         "delay": [plan.path.rtt_s / 2 for plan in plans],
         "jitter": [plan.jitter_s for plan in plans],
+        "paced": [plan.path.paced for plan in plans],
         "back": [ways.get((plan.target, plan.source), -1) for plan in plans],
         "load": load,
         "place": np.cumsum([0, *load[:-1]]),
