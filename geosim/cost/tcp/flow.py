@@ -8,6 +8,7 @@ each batch), undoing of needless recoveries, the growth of receivers' buffers.
 """
 
 import math
+from bisect import insort
 from collections import deque
 from collections.abc import Callable
 
@@ -267,7 +268,7 @@ class Flow:
             else:
                 missing += one.count
                 if one.count:
-                    self._to_repeat.append((one.start, one.count))
+                    self._repeat(one.start, one.count)
         if newest is None:
             return
         before = self.unacked
@@ -299,13 +300,21 @@ class Flow:
         else:
             self.send()
 
+    def _repeat(self, start: int, count: int) -> None:
+        """What is lost goes again in order, what is lost twice first (Linux, `tcp_verify_retransmit_hint`).
+
+        Else the first hole could be closed last, and recovery would send one segment a round trip until then.
+        """
+        if self._to_repeat and start < self._to_repeat[-1][0]:
+            insort(self._to_repeat, (start, count))
+        else:
+            self._to_repeat.append((start, count))
+
     def _move_unacked(self, newest: Chunk) -> None:
         repeats = self._repeats
         while repeats and (repeats[0].received or repeats[0].done):
             repeats.popleft()
-        hole = 1 << 62
-        if self._to_repeat:
-            hole = min(start for start, _ in self._to_repeat)
+        hole = self._to_repeat[0][0] if self._to_repeat else 1 << 62
         if repeats:
             hole = min(hole, repeats[0].start)
         if hole < 1 << 62:

@@ -156,10 +156,7 @@ def load_word(typing: Any, data: Any, at: Any) -> Any:
     return types.uint64(data, types.intp), generate
 
 
-@intrinsic
-def prefetch(typing: Any, array: Any, at: Any) -> Any:
-    """Ask for an element's cache line, to be written; any index will do."""
-
+def _prefetch(writes: int, level: int) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -167,10 +164,22 @@ def prefetch(typing: Any, array: Any, at: Any) -> Any:
         word = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        builder.call(function, [pointer, *(ir.Constant(word, n) for n in (1, 3, 1))])
+        builder.call(function, [pointer, *(ir.Constant(word, n) for n in (writes, level, 1))])
         return context.get_dummy_value()
 
-    return types.void(array, types.intp), generate
+    return generate
+
+
+@intrinsic
+def prefetch(typing: Any, array: Any, at: Any) -> Any:
+    """Ask for an element's cache line, to be written soon; any index will do."""
+    return types.void(array, types.intp), _prefetch(1, 3)
+
+
+@intrinsic
+def look_ahead(typing: Any, array: Any, at: Any) -> Any:
+    """Ask for an element's cache line, to be read later: into the second-level cache; any index will do."""
+    return types.void(array, types.intp), _prefetch(0, 2)
 
 
 @intrinsic

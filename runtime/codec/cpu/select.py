@@ -6,7 +6,7 @@ import numpy as np
 
 from runtime.codec.cpu.add import BLOCK, MAGNITUDE, add, add_few, single
 from runtime.codec.cpu.kernel import kernel
-from runtime.codec.cpu.lowlevel import LANES, add_lanes, prefetch, raise_lanes, reach, trailing_zeros
+from runtime.codec.cpu.lowlevel import LANES, add_lanes, look_ahead, raise_lanes, reach, trailing_zeros
 from runtime.codec.cpu.rank import keep_largest, lower_bound, padded
 
 _LEAST_LANES = 64
@@ -128,7 +128,7 @@ def _add_and_raise(
     for i in range(0, whole, LANES):
         if ahead > 0:
             for line in range(ahead, ahead + LANES, LINE):
-                prefetch(source, start + i + line)
+                look_ahead(source, start + i + line)
         if add_lanes(values, begin + i, weight, residual, start + i, adds) != 0:
             return i
         if lanes > 0:
@@ -166,7 +166,7 @@ def _gather_scope(
     for at in range(start, whole, LANES):
         if ahead:
             for line in range(size, size + LANES, LINE):
-                prefetch(residual, at + line)
+                look_ahead(residual, at + line)
         hits = reach(bits, at, MAGNITUDE, bound)
         while hits != 0:
             j = np.uint64(at) + trailing_zeros(hits)
@@ -206,8 +206,8 @@ def sample(
     for i in range(-_SAMPLES_AHEAD, count):
         if i + _SAMPLES_AHEAD < count:
             begin = _sampled_at(i + _SAMPLES_AHEAD, first, len(values))
-            prefetch(values, begin)
-            prefetch(residual, begin)
+            look_ahead(values, begin)
+            look_ahead(residual, begin)
         if i >= 0:
             begin = _sampled_at(i, first, len(values))
             add(values[begin : begin + LINE], kind, weight, residual[begin : begin + LINE], has_residual, u)

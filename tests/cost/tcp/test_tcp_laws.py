@@ -155,35 +155,28 @@ def test_what_linux_took():
 
 
 COMPARED = Path(experiments.__file__).parent / "results/exchange_alone_predicted.json"
-REPORTED = {
-    "without loss": "without loss",
-    "a third of the 78, drawn (seed 8312)": "drawn third",
-    "the other two thirds": "other two thirds",
-    "loss 0.01 to 1 %": "with loss",
-    "held out, without loss": "held out, without loss",
-    "held out, loss 0.05 to 0.2 %": "held out, with loss",
-}
 
 
 def test_the_committed_comparison_holds_its_bars():
-    """Those of the law without loss, 6 % on the mean and 25 % at worst, are missed."""
+    """Of connections that have settled; the window model's worst, 25 %, is missed there."""
     said = json.loads(COMPARED.read_text())
     groups = said["summary"]
     assert summary(said["points"]) == groups
     assert groups["without loss"]["points"] == 78
+    assert groups["without loss"]["law_mean"] <= 0.06
+    assert groups["without loss"]["law_worst"] <= 0.25
     assert groups["without loss"]["windows_mean"] <= 0.06
-    assert groups["without loss"]["windows_worst"] <= 0.25
-    assert groups["drawn third"]["windows_mean"] <= 0.06
-    assert groups["without loss"]["law_mean"] <= 0.07
-    assert groups["with loss"]["windows_mean"] <= 0.15
-    assert groups["with loss"]["law_mean"] <= 0.15
+    assert groups["young instead of settled"]["windows_mean"] <= 0.06
+    assert groups["young instead of settled"]["windows_worst"] <= 0.25
+    assert groups["loss 0.01 to 1 %"]["windows_mean"] <= 0.15
+    assert groups["loss 0.01 to 1 %"]["law_mean"] <= 0.15
 
 
 def test_the_docs_report_the_committed_comparison():
     groups = json.loads(COMPARED.read_text())["summary"]
     docs = (Path(experiments.__file__).parents[1] / "docs/transport.md").read_text().replace("*", "")
-    for name, group in REPORTED.items():
-        of = groups[group]
+    del groups["gloo over sockets"]
+    for name, of in groups.items():
         cells = [str(of["points"])]
         for kind in ("windows", "law"):
             cells += [f"{100 * of[f'{kind}_mean']:.1f} %", f"{100 * of[f'{kind}_worst']:.0f} %"]
@@ -235,6 +228,12 @@ def test_hystart_leaves_with_the_ninth_acknowledgement_of_a_flight():
         flow.give(2897)
     clock.run(lambda: all(flow.ssthresh < 1 << 30 for flow in flows), 10.0)
     assert all(1280 < flow.ssthresh < 1400 for flow in flows)
+
+
+def test_what_is_lost_twice_goes_first():
+    """Else recovery sent one segment a round trip: the last of these exchanges took 38 s."""
+    link = Duplex(25e6, 0.1, 2.5e6, window_segments=2000, wake_s=2.5e-4, apart_s=2e-4, copy_bytes_per_s=4.5e9)
+    assert max(one.seconds for one in exchanges(link, 2897, 4, 22, 1.0)) < 6
 
 
 def test_an_interval_holds_the_mean():
