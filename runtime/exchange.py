@@ -14,7 +14,7 @@ from torch import Tensor
 
 from geosim.errors import GeosimError, PayloadError, RunError
 from geosim.policy.routes import Transfer, forwarders
-from runtime.codec import FragmentCodec, Opened
+from runtime.codec import FragmentCodec, Header, Opened
 from runtime.transfer import Channel
 
 
@@ -152,7 +152,7 @@ class Exchanger:
             payloads = self._channel.exchange(flight.fragment, flight.round, flight.payload)
         flight.received_s = time.perf_counter()
         codec = self._codecs[flight.fragment]
-        opened = [self._open(codec, payload, m, flight) for m, payload in enumerate(payloads)]
+        opened = self._open(codec, payloads, flight)
         not_finite = tuple(m for m, one in enumerate(opened) if not one.header.finite)
         try:
             with _beside(self._device):
@@ -164,13 +164,17 @@ class Exchanger:
             self._channel.expect(flight.fragment)
         flight.finish(total, not_finite)
 
-    def _open(self, codec: FragmentCodec, payload: Tensor, site: int, flight: Flight) -> Opened:
-        name = self._names[site]
+    def _open(self, codec: FragmentCodec, payloads: Sequence[Tensor], flight: Flight) -> list[Opened]:
         try:
-            opened = codec.open(payload, site, flight.round)
+            opened = codec.open_all(payloads, flight.round)
         except PayloadError as error:
             raise self._named(error) from None
-        header = opened.header
+        for site, one in enumerate(opened):
+            self._check(one.header, site, flight)
+        return opened
+
+    def _check(self, header: Header, site: int, flight: Flight) -> None:
+        name = self._names[site]
         if header.tokens != flight.tokens[site]:
             raise RunError(
                 f"site '{name}', round {flight.round}: its window had {header.tokens} tokens and the batch "
@@ -182,7 +186,6 @@ class Exchanger:
                 f"{flight.chain_round}: their results, or their optimizers' settings (learning rate, ...), "
                 f"differ: give all the same, and resume all from a checkpoint before it"
             )
-        return opened
 
     def _named(self, error: PayloadError) -> PayloadError:
         """An error with the site that sent the payload, and those that have passed it on."""

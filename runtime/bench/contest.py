@@ -83,7 +83,7 @@ class Stand:
             coder.decode_add(payloads[0], 0, 0, self.work)
 
         def add_all() -> None:
-            coder.decode_sum([coder.open(p, site, 0) for site, p in enumerate(payloads)], self.work)
+            coder.decode_sum(coder.open_all(payloads, 0), self.work)
 
         return [Contestant(f"{case.key} decode_add", add), Contestant(f"{case.key} decode_sum4", add_all)]
 

@@ -10,6 +10,8 @@ from statistics import median
 
 import torch
 
+_PAUSE_S = 0.01
+
 
 @dataclass(frozen=True)
 class Contestant:
@@ -65,6 +67,9 @@ def clock_of(device: torch.device) -> Clock:
 
 
 def _wall_seconds(run: Callable[[], object]) -> float:
+    # Torch's threads spin for some milliseconds after their last work (OpenMP's), on the processors of whoever
+    # comes next and has threads of its own.
+    time.sleep(_PAUSE_S)
     begun = time.perf_counter()
     run()
     return time.perf_counter() - begun

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -12,7 +13,9 @@ from geosim.policy.codec import HEADER_BYTES, Feedback
 from geosim.policy.layout import Layout
 from geosim.policy.maths import Key, make_sections
 from runtime.codec import wire
+from runtime.codec.digest import CHUNK_BYTES
 from runtime.codec.wire import Header
+from runtime.codec.workers import run, shares, threads
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,23 @@ class FragmentCodec(ABC):
         )
         header = wire.unseal(payload.numpy().data, expected)
         return Opened(header, payload[HEADER_BYTES:])
+
+    def open_all(self, payloads: Sequence[torch.Tensor], round: int) -> list[Opened]:
+        """`open` of all sites' payloads, in site order.
+
+        Raises:
+            PayloadError: as `open`, of the first site whose payload is wrong.
+        """
+        opened: dict[int, Opened] = {}
+
+        def some(sites: slice) -> None:
+            for site in range(sites.start, sites.stop):
+                opened[site] = self.open(payloads[site], site, round)
+
+        # Longer ones are each read by all threads.
+        crew = threads() if self.payload_bytes <= CHUNK_BYTES else 1
+        run([partial(some, at) for at in shares([1] * len(payloads), crew)])
+        return [opened[site] for site in range(len(payloads))]
 
     def decode(
         self, payload: torch.Tensor, site: int, round: int, device: torch.device | str = "cpu"
