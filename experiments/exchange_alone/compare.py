@@ -4,7 +4,6 @@ python -m experiments.exchange_alone.compare        # two minutes; no measuring
 """
 
 import json
-import math
 import os
 import random
 from pathlib import Path
@@ -18,7 +17,7 @@ from rich.table import Table
 from experiments.console import console, run_app, write_json
 from experiments.exchange_alone.grid import GLOO, GRID, HELD_OUT, PLAIN, Point
 from experiments.exchange_alone.measure import of_sets
-from experiments.exchange_alone.predict import MSS, by_law, by_windows, link_of
+from experiments.exchange_alone.predict import by_law, by_windows, link_of, segments_of
 from experiments.exchange_alone.store import RESULTS, load
 from geosim.cost.tcp.exchange import exchanges
 from geosim.errors import UsageError
@@ -156,8 +155,7 @@ def windows(file: Path) -> dict[str, Any]:
     """The first exchange of a point whose windows were traced, and the same simulated."""
     seen = json.loads(file.read_text())
     point = next(p for p in GRID if p.name == seen["point"])
-    size = math.ceil(math.ceil(point.size_bytes / point.flows) / MSS)
-    first = exchanges(link_of(point), size, point.flows, 1, 0.0, point.both, watch=True)[0]
+    first = exchanges(link_of(point), segments_of(point), point.flows, 1, 0.0, point.both, watch=True)[0]
     return {
         "title": f"Fresh {point.algorithm} flow, {point.mbit_per_s:g} Mbit/s, {point.rtt_ms:g} ms, both ways",
         "measured": seen["windows"],

@@ -25,7 +25,8 @@ def measure(point: Point, progress: Callable[[int, int], None], trace: bool = Fa
 
     Returns:
         The point's fields, `seconds` of each repeat (the later receiver's), their median, mean and spread
-        (half of the distance between the quartiles over the median), and what TCP said after each.
+        (half of the distance between the quartiles over the median), what TCP said after each, and what those
+        before took.
     """
     link = LinkSpec(point.rate_bytes_per_s, point.rtt_s / 2, loss=point.loss)
     with EmulatedWan(
@@ -44,7 +45,8 @@ def measure(point: Point, progress: Callable[[int, int], None], trace: bool = Fa
         for end in ends:
             end.stdin.close()
             end.wait(timeout=10)
-    used = [pair for rows in sets for pair in (rows if point.fresh else rows[point.before :])]
+    skip = 0 if point.fresh else point.before
+    used = [pair for rows in sets for pair in rows[skip:]]
     seconds = [max(side["seconds"] for side in pair) for pair in used]
     return {
         **asdict(point),
@@ -55,7 +57,7 @@ def measure(point: Point, progress: Callable[[int, int], None], trace: bool = Fa
         "mean_s": fmean(seconds),
         "spread": _spread(seconds),
         "ping_s": ping,
-        "first_s": max(side["seconds"] for side in sets[0][0]),
+        "before_s": [[max(side["seconds"] for side in pair) for pair in rows[:skip]] for rows in sets],
         "sides": [[side["seconds"] for side in pair] for pair in used],
         "began_s": [[side["began"] for side in pair] for pair in used],
         "retransmits": [[side["retransmits"] for side in pair] for pair in used],

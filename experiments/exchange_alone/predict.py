@@ -30,6 +30,17 @@ def link_of(point: Point, seed: int = 0) -> Duplex:
     )  # fmt: skip
 
 
+def segments_of(point: Point) -> int:
+    """What each of its connections sends, in full segments."""
+    return math.ceil(math.ceil(point.size_bytes / point.flows) / MSS)
+
+
+def exchanges_of(point: Point, count: int, seed: int = 0) -> list[float]:
+    """Seconds of the first exchanges on one set of connections, by the window model."""
+    link, size = link_of(point, seed), segments_of(point)
+    return [p.seconds for p in exchanges(link, size, point.flows, count, point.gap_s, point.both)]
+
+
 def by_windows(point: Point, repeats: int, sets: int = 1) -> float:
     """Median seconds of the exchanges that are measured, or their mean where packets are lost.
 
@@ -38,7 +49,7 @@ def by_windows(point: Point, repeats: int, sets: int = 1) -> float:
         repeats: how many exchanges of each set of connections were measured.
         sets: how many sets; of settled connections several are simulated for the one that was measured.
     """
-    size = math.ceil(math.ceil(point.size_bytes / point.flows) / MSS)
+    size = segments_of(point)
     if point.loss:
         return fmean(
             exchanges(link_of(point, seed), size, point.flows, 1, 0.0)[0].seconds
@@ -50,12 +61,7 @@ def by_windows(point: Point, repeats: int, sets: int = 1) -> float:
             for seed in range(repeats)
         )
     return median(
-        median(
-            p.seconds
-            for p in exchanges(
-                link_of(point, seed), size, point.flows, point.before + repeats, point.gap_s, point.both
-            )[point.before :]
-        )
+        median(exchanges_of(point, point.before + repeats, seed)[point.before :])
         for seed in range(max(sets, _SETTLED_SEEDS if point.settled else 1))
     )
 

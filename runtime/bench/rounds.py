@@ -67,8 +67,8 @@ def clock_of(device: torch.device) -> Clock:
 
 
 def _wall_seconds(run: Callable[[], object]) -> float:
-    # Torch's threads spin for some milliseconds after their last work (OpenMP's), on the processors of whoever
-    # comes next and has threads of its own.
+    # Torch's threads spin for some milliseconds after their last work (OpenMP's), on a processor that whoever
+    # comes next needs for threads of its own.
     time.sleep(_PAUSE_S)
     begun = time.perf_counter()
     run()
