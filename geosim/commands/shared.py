@@ -37,7 +37,7 @@ DefaultWindows = Annotated[
     int | None,
     typer.Option(
         "--windows", min=1, max=1_000_000,
-        help="Windows measured in each run. Default: 200; down to 24 where each has many payloads.",
+        help="Windows measured in each run. Default: 200; down to 20 where each has many payloads.",
     ),
 ]  # fmt: skip
 CalibrationFile = Annotated[

@@ -38,7 +38,8 @@ class Flow:
     """n equal TCP flows with one transfer: what is left of it and how fast it goes now.
 
     Attributes:
-        full: bytes that the narrowest of its links carries in a round trip.
+        most: what a window has to be for slow start to be over. filling: what then leaves at once; infinite:
+            nothing, it streams.
         since: when `left` and `burst` were true.
         alone: whether it meets no other flow and goes through its bursts without further alarms.
         is_opposed: whether flows are on the way back.
@@ -50,12 +51,13 @@ class Flow:
         "alone",
         "burst",
         "done",
-        "full",
+        "filling",
         "is_opposed",
         "left",
         "limit",
         "mark",
         "mark_left",
+        "most",
         "n",
         "opposed",
         "paced",
@@ -85,7 +87,7 @@ class Flow:
         self.is_opposed = False
         self.mark: simpy.Event | None = None
         self.mark_left = 0.0
-        self.full = full
+        self.fit(full)
         self.done: simpy.Event | None = None
         self.alarm: simpy.Event | None = None
         self.alone = False
@@ -104,20 +106,14 @@ class Flow:
         """From now on a window leaves at once, or what fills the path, or all that is left."""
         self.round_start = now
         self.paused_until = -1.0
-        self.burst = self.window if self.window < self._most else self._filling
+        self.burst = self.window if self.window < self.most else self.filling
 
-    @property
-    def _most(self) -> float:
-        """What a window has to be for slow start to be over."""
-        down = self.full == 0 < self.rtt_s
-        return self.limit if down else min(self.limit, self.full * (1 - TINY))
-
-    @property
-    def _filling(self) -> float:
-        """What leaves at once when slow start is over; infinite: nothing, it streams."""
-        if self.full <= 0 or (self.paced and self.limit < self.full):
-            return math.inf
-        return min(self.full, self.limit)
+    def fit(self, full: float) -> None:
+        """The narrowest of its links carries so many bytes in a round trip."""
+        down = full == 0 < self.rtt_s
+        self.most = self.limit if down else min(self.limit, full * (1 - TINY))
+        streams = full <= 0 or (self.paced and self.limit < full)
+        self.filling = math.inf if streams else min(full, self.limit)
 
     def advance(self, now: float) -> float:
         """Bring the bytes up to now; how many have moved."""
@@ -151,7 +147,7 @@ class Flow:
         elif self.burst <= tiny:
             until = self.round_start + self.rtt_s
             self.burst = math.inf
-            if self.window < self._most and now < until - TINY * (1 + now):
+            if self.window < self.most and now < until - TINY * (1 + now):
                 self.paused_until = until
         return False
 
@@ -185,21 +181,22 @@ class Flow:
         run's time goes here.
         """
         burst, since, round_start, paused = self.burst, self.since, self.round_start, self.paused_until
-        window, limit, rtt_s, most, filling = (
-            self.window, self.limit, self.rtt_s, self._most, self._filling,
-        )  # fmt: skip
+        window, limit, rtt_s, most, filling = self.window, self.limit, self.rtt_s, self.most, self.filling
         streaming = min(self.opposed if self.is_opposed else self.stream, rate)
+        infinite = math.inf
         while True:
             if paused >= 0:
                 speed, end = 0.0, paused
             else:
-                speed = rate if burst < math.inf else streaming
-                end = since + min(left, burst) / speed if speed > 0 else math.inf
-            stops = end > until or end == math.inf
+                speed = rate if burst < infinite else streaming
+                end = since + (left if left < burst else burst) / speed if speed > 0 else infinite
+            stops = end > until or end == infinite
             if stops:
                 end = until
             if speed > 0 and end > since:
-                moved = min(speed * (end - since), left)
+                moved = speed * (end - since)
+                if moved > left:
+                    moved = left
                 left -= moved
                 burst -= moved
             since = end
@@ -207,11 +204,11 @@ class Flow:
             if stops or left <= tiny:
                 return left, burst, since, round_start, paused, window, speed
             if paused >= 0:
-                window = min(2 * window, limit)
+                window = 2 * window if 2 * window < limit else limit
                 round_start, paused = since, -1.0
                 burst = window if window < most else filling
             elif burst <= tiny:
-                burst = math.inf
+                burst = infinite
                 if window < most and since < round_start + rtt_s - TINY * (1 + since):
                     paused = round_start + rtt_s
 

@@ -134,7 +134,7 @@ class Network:
             self._advance(flow)
         self.capacity[link] = bytes_per_s
         for flow in self._on[link]:
-            flow.full = flow.rtt_s * self._narrowest(flow.route)
+            flow.fit(flow.rtt_s * self._narrowest(flow.route))
         self._change(self._on[link])
 
     def is_busy(self, link: int) -> bool:
