@@ -68,9 +68,10 @@ def clock_of(device: torch.device) -> Clock:
 
 def _wall_seconds(run: Callable[[], object]) -> float:
     # Torch's threads spin for some milliseconds after their last work (OpenMP's), on a processor that whoever
-    # comes next needs for threads of its own.
-    time.sleep(_PAUSE_S)
-    begun = time.perf_counter()
+    # comes next needs for threads of its own. Asleep meanwhile, this thread would begin slowly.
+    until = time.perf_counter() + _PAUSE_S
+    while (begun := time.perf_counter()) < until:
+        pass
     run()
     return time.perf_counter() - begun
 
