@@ -12,13 +12,13 @@ from geosim.commands.calibrate import calibrate
 from geosim.commands.goodput import goodput
 from geosim.commands.shared import (
     CalibrationFile,
-    DefaultWindows,
+    DefaultSeeds,
     Figure,
     Json,
     PolicyName,
     ScenarioName,
-    Seeds,
     Settings,
+    Windows,
     calibration_of,
     check_figure,
     check_writable,
@@ -76,8 +76,8 @@ def simulate(
     scenario: ScenarioName,
     policy: PolicyName,
     settings: Settings = None,
-    seeds: Seeds = 3,
-    windows: DefaultWindows = None,
+    seeds: DefaultSeeds = None,
+    windows: Windows = 100,
     calibration: CalibrationFile = None,
     trace: Annotated[
         Path | None,
@@ -129,8 +129,8 @@ def compare(
         typer.Option("--policy", metavar="NAME|FILE", help="A policy; give the option once for each."),
     ],
     settings: Settings = None,
-    seeds: Seeds = 3,
-    windows: DefaultWindows = None,
+    seeds: DefaultSeeds = None,
+    windows: Windows = 100,
     calibration: CalibrationFile = None,
     as_json: Json = False,
 ) -> None:

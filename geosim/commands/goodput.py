@@ -7,11 +7,11 @@ import typer
 
 from geosim.commands.shared import (
     CalibrationFile,
-    DefaultWindows,
     Figure,
     Json,
     ScenarioName,
     Settings,
+    Windows,
     calibration_of,
     check_figure,
     check_writable,
@@ -33,7 +33,7 @@ def goodput(
     days: Annotated[float, typer.Option("--days", min=0.001, max=3650, help="How long a run is.")] = 7.0,
     settings: Settings = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=10_000, help="Runs with other faults.")] = 3,
-    windows: DefaultWindows = None,
+    windows: Windows = 100,
     calibration: CalibrationFile = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=1024, help="Processes at once.")] = 1,
     figure: Figure = None,

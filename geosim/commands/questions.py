@@ -8,7 +8,6 @@ import typer
 
 from geosim.commands.shared import (
     CalibrationFile,
-    DefaultWindows,
     Figure,
     Json,
     PolicyName,
@@ -44,7 +43,7 @@ def sweep(
     ] = None,
     settings: Settings = None,
     seeds: Seeds = 3,
-    windows: DefaultWindows = None,
+    windows: Windows = 100,
     calibration: CalibrationFile = None,
     out: Annotated[
         Path | None,

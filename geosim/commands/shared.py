@@ -33,11 +33,11 @@ Seeds = Annotated[int, typer.Option("--seeds", min=1, max=10_000, help="Simulate
 Windows = Annotated[
     int, typer.Option("--windows", min=1, max=1_000_000, help="Windows measured in each run.")
 ]
-DefaultWindows = Annotated[
+DefaultSeeds = Annotated[
     int | None,
     typer.Option(
-        "--windows", min=1, max=1_000_000,
-        help="Windows measured in each run. Default: 200; down to 20 where each has many payloads.",
+        "--seeds", min=1, max=10_000,
+        help="Simulated runs. Default: 3, or 1 where a run has thousands of payloads.",
     ),
 ]  # fmt: skip
 CalibrationFile = Annotated[

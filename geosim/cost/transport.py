@@ -265,24 +265,22 @@ def send_time(
     """Seconds from the first byte's leaving until the last byte's, scalars or arrays alike.
 
     Args:
-        size_bytes, rate, rtt_s, window, limit, paced: as of `slow_start`.
-        stream: bytes per second once out of slow start.
+        size_bytes, rate, rtt_s, window, limit, stream, paced: as of `slow_start`.
     """
     xp = namespace(size_bytes, rate, rtt_s, window, limit, stream)
-    took, rest = slow_start(size_bytes, rate, rtt_s, window, limit, paced)
+    took, rest = slow_start(size_bytes, rate, rtt_s, window, limit, stream, paced)
     return took + rest / xp.minimum(xp.asarray(rate, dtype=float), stream)
 
 
 def slow_start(
-    size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, paced: Any = False
+    size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, stream: Any, paced: Any = False
 ) -> tuple[Any, Any]:
     """Seconds from the first byte's leaving until the rest streams, and how many bytes are left then.
 
     In round r of slow start `window` * 2^r leaves at `rate` and the flow then waits until a round trip has
-    passed since the round began. Once a round takes a round trip, or the window is at `limit`, one more
-    window leaves at `rate` and the rest streams. Where `limit` is below what fills the path, windows go on
-    leaving one at a time, so that the last of them takes no round trip: the line from the end of one window
-    to the end of the next says so of all but what comes just before the end of one.
+    passed since the round began. Once a round takes a round trip, what fills the path leaves at `rate` and
+    the rest streams. Where `limit` is below that, rounds of what streams in a round trip follow each other to
+    the end, and the last of them takes no round trip.
 
     Args:
         size_bytes: on the wire.
@@ -290,9 +288,10 @@ def slow_start(
         rtt_s: round trip, seconds.
         window: at the start, bytes.
         limit: of the window, bytes.
+        stream: bytes per second once out of slow start, while as much goes the other way if it may.
         paced: whether windows below what fills the path are spread over a round trip (BBR).
     """
-    xp = namespace(size_bytes, rate, rtt_s, window, limit)
+    xp = namespace(size_bytes, rate, rtt_s, window, limit, stream)
     size, rtt = xp.asarray(size_bytes, dtype=float), xp.asarray(rtt_s, dtype=float)
     rate = xp.asarray(rate, dtype=float)
     full = xp.minimum(rate * rtt * (1 - 1e-12), limit)
@@ -303,10 +302,16 @@ def slow_start(
     need = xp.where((need > 0) & (first * (xp.exp2(need) - 1) >= size), need - 1, need)
     rounds = xp.minimum(most, need)
     left = xp.maximum(size - first * (xp.exp2(rounds) - 1), 0.0)
-    at_once = xp.minimum(rate * rtt, xp.where(paced & (limit < rate * rtt), 0.0, limit))
-    head = xp.minimum(left, at_once)
-    burst = xp.where(need < most, left, head)
-    return rounds * rtt + burst / rate, left - burst
+    short = limit < rate * rtt
+    each = xp.where(short, xp.minimum(xp.minimum(rate, stream) * rtt, limit), 1.0)
+    whole = xp.maximum(xp.ceil(left / each) - 1, 0.0)
+    whole = xp.where((whole > 0) & (whole * each >= left), whole - 1, whole)
+    burst = xp.where(short, xp.where(paced, 0.0, left - whole * each), xp.minimum(left, rate * rtt))
+    rest = xp.where(short, xp.where(paced, left, 0.0), left - burst)
+    more = xp.where(short, xp.where(paced, 0.0, whole), 0.0)
+    early = need < most
+    took = (rounds + xp.where(early, 0.0, more)) * rtt + xp.where(early, left, burst) / rate
+    return took, xp.where(early, 0.0, rest)
 
 
 LAWS = (window_after, window_restart, slow_start, send_time)  # those of arrays of paths

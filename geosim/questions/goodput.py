@@ -26,7 +26,7 @@ class Asked:
     scenario: Scenario
     days: float
     seeds: int
-    windows: int | None
+    windows: int
     calibration: Calibration | None
 
 

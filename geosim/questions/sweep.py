@@ -42,7 +42,7 @@ class Around:
     scenario: Scenario
     policy: SyncPolicy
     seeds: int
-    windows: int | None
+    windows: int
     calibration: Calibration | None
 
     def world(self, values: Values) -> tuple[Scenario, SyncPolicy]:
@@ -126,7 +126,7 @@ def make_sweep(
     policy: SyncPolicy,
     specs: Sequence[str],
     seeds: int = 3,
-    windows: int | None = None,
+    windows: int = 100,
     calibration: Calibration | None = None,
     yes: bool = False,
 ) -> Sweep:

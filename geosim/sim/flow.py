@@ -1,9 +1,10 @@
 """A transfer on its links: n equal TCP flows with what is left of them, through bursts, pauses and stream.
 
 In slow start a flow sends its window in a burst at its share and pauses until a round trip has passed since
-the burst began; then the window has doubled. Once a burst takes a round trip, or the window is at its limit,
-a last window leaves in a burst and the rest streams (the law is `cost.transport.send_time`; here shares
-change under way). Bytes are on the wire.
+the burst began; then the window has doubled. Once a burst takes a round trip, what fills the path leaves in a
+burst and the rest streams. Where the window's limit is below that, bursts and pauses go on, as long as no
+other flow shares the links; then the rest streams (the law is `cost.transport.send_time`; here shares change
+under way). Bytes are on the wire.
 """
 
 import math
@@ -39,7 +40,8 @@ class Flow:
 
     Attributes:
         most: what a window has to be for slow start to be over. filling: what then leaves at once; infinite:
-            nothing, it streams.
+            nothing, it streams. short: whether it goes on in bursts and pauses then.
+        pauses: whether the burst under way is followed by a pause until its round trip is over.
         since: when `left` and `burst` were true.
         alone: whether it meets no other flow and goes through its bursts without further alarms.
         is_opposed: whether flows are on the way back.
@@ -62,10 +64,12 @@ class Flow:
         "opposed",
         "paced",
         "paused_until",
+        "pauses",
         "rate",
         "round_start",
         "route",
         "rtt_s",
+        "short",
         "since",
         "size",
         "stream",
@@ -106,14 +110,24 @@ class Flow:
         """From now on a window leaves at once, or what fills the path, or all that is left."""
         self.round_start = now
         self.paused_until = -1.0
-        self.burst = self.window if self.window < self.most else self.filling
+        early = self.window < self.most
+        self.burst = self.window if early else self.filling
+        self.pauses = early or self.short
 
     def fit(self, full: float) -> None:
         """The narrowest of its links carries so many bytes in a round trip."""
         down = full == 0 < self.rtt_s
         self.most = self.limit if down else min(self.limit, full * (1 - TINY))
-        streams = full <= 0 or (self.paced and self.limit < full)
-        self.filling = math.inf if streams else min(full, self.limit)
+        self.short = not self.paced and self.limit < full
+        if self.short:
+            self.filling = min(full, self.opposed * self.rtt_s, self.limit)
+        else:
+            self.filling = full if self.limit >= full > 0 else math.inf
+
+    def goes_on_without_bursts(self) -> None:
+        """From now on others share its links: once out of slow start it goes on without bursts and pauses."""
+        if self.short and self.window >= self.most:
+            self.burst, self.paused_until, self.pauses = math.inf, -1.0, False
 
     def advance(self, now: float) -> float:
         """Bring the bytes up to now; how many have moved."""
@@ -147,7 +161,7 @@ class Flow:
         elif self.burst <= tiny:
             until = self.round_start + self.rtt_s
             self.burst = math.inf
-            if self.window < self.most and now < until - TINY * (1 + now):
+            if self.pauses and now < until - TINY * (1 + now):
                 self.paused_until = until
         return False
 
@@ -166,6 +180,7 @@ class Flow:
         """Go through bursts and pauses at the rate of links without other flows, to a time or the end."""
         (
             self.left, self.burst, self.since, self.round_start, self.paused_until, self.window, self.rate,
+            self.pauses,
         ) = self._after(self.left, rate, until)  # fmt: skip
 
     def ends(self, left: float, rate: float) -> float:
@@ -174,7 +189,7 @@ class Flow:
 
     def _after(
         self, left: float, rate: float, until: float
-    ) -> tuple[float, float, float, float, float, float, float]:
+    ) -> tuple[float, float, float, float, float, float, float, bool]:
         """What `run` comes to, with `left` bytes to go: all that it changes, in its order.
 
         It is what `part_ends`, `advance` and `is_through` do by turns, on plain variables, since most of a
@@ -182,6 +197,7 @@ class Flow:
         """
         burst, since, round_start, paused = self.burst, self.since, self.round_start, self.paused_until
         window, limit, rtt_s, most, filling = self.window, self.limit, self.rtt_s, self.most, self.filling
+        pauses, short = self.pauses, self.short
         streaming = min(self.opposed if self.is_opposed else self.stream, rate)
         infinite = math.inf
         while True:
@@ -202,14 +218,27 @@ class Flow:
             since = end
             tiny = TINY_BYTES + speed * TINY_SHARE_OF_TIME * (1 + since)
             if stops or left <= tiny:
-                return left, burst, since, round_start, paused, window, speed
+                return left, burst, since, round_start, paused, window, speed, pauses
             if paused >= 0:
                 window = 2 * window if 2 * window < limit else limit
                 round_start, paused = since, -1.0
-                burst = window if window < most else filling
+                if window < most:
+                    burst = window
+                else:
+                    burst, pauses = filling, short
+                    if short and left > filling:
+                        # Rounds alike at once, up to the last one.
+                        rounds = math.ceil(left / filling) - 1.0
+                        if until < infinite:
+                            rounds = min(rounds, math.floor((until - since) / rtt_s))
+                        if rounds * filling >= left:
+                            rounds -= 1.0
+                        left -= rounds * filling
+                        since += rounds * rtt_s
+                        round_start = since
             elif burst <= tiny:
                 burst = infinite
-                if window < most and since < round_start + rtt_s - TINY * (1 + since):
+                if pauses and since < round_start + rtt_s - TINY * (1 + since):
                     paused = round_start + rtt_s
 
 

@@ -224,6 +224,9 @@ class Network:
             flows[0].alone = True
             self._look_ahead(flows[0])
             return
+        if len(flows) > 1:
+            for flow in flows:
+                flow.goes_on_without_bursts()
         moving = [f for f in flows if f.paused_until < 0]
         rates = max_min_rates(
             [f.route for f in moving], [f.n for f in moving], [f.cap for f in moving], self.capacity

@@ -10,9 +10,9 @@ from geosim.sim.lonely.rule import is_lonely, pays
 from geosim.sim.record import Record, Tracer
 from geosim.sim.result import Result, summarize
 
-WINDOWS = 200
-_FEWEST_WINDOWS = 20
-_PAYLOADS, _STEPS = 480, 100  # of a run: it need not have more of both
+WINDOWS = 100
+SEEDS = 3
+_PAYLOADS = 4_000  # of a run: where it has more, one will do
 _TRACED_WINDOWS = 8
 
 
@@ -20,8 +20,8 @@ def simulate(
     scenario: Scenario | str,
     policy: SyncPolicy | str,
     *,
-    seeds: int = 3,
-    windows: int | None = None,
+    seeds: int | None = None,
+    windows: int = WINDOWS,
     calibration: Calibration | None = None,
     trace: Tracer | None = None,
 ) -> Result:
@@ -29,9 +29,9 @@ def simulate(
 
     Args:
         scenario, policy: objects, names or YAML files.
-        seeds: independent runs; one is enough, and one is made, where nothing is random.
-        windows: windows (for plain data parallelism steps) measured in each, after a warm-up; None:
-            `windows_for` the problem.
+        seeds: independent runs; one is enough, and one is made, where nothing is random. None: `seeds_for`
+            the problem.
+        windows: windows (for plain data parallelism steps) measured in each, after a warm-up.
         calibration: constants from a measured run.
         trace: takes down the first windows of the first seed's run; `report.trace.write_trace` makes a file
         of it.
@@ -39,30 +39,28 @@ def simulate(
     Raises:
         UsageError: if the two do not fit each other.
     """
-    if seeds < 1 or (windows is not None and windows < 1):
+    if windows < 1 or (seeds is not None and seeds < 1):
         raise UsageError(f"seeds and windows must be 1 or more (got {seeds} and {windows})")
     world = load_scenario(scenario) if isinstance(scenario, str) else scenario
     rule = load_policy(policy) if isinstance(policy, str) else policy
     problem = build(world, rule, calibration)
-    seeds = seeds if is_random(problem) else 1
-    count = windows or windows_for(problem)
-    at_once = is_lonely(problem) and pays(problem, seeds * count)
-    records = [run(problem, seed, count, at_once=at_once) for seed in range(seeds)]
+    count = seeds_for(problem, windows) if seeds is None else seeds if is_random(problem) else 1
+    at_once = is_lonely(problem) and pays(problem, count * windows)
+    records = [run(problem, seed, windows, at_once=at_once) for seed in range(count)]
     if trace is not None:
-        run(problem, 0, min(count, _TRACED_WINDOWS), trace)
-    return summarize(problem, records, count)
+        run(problem, 0, min(windows, _TRACED_WINDOWS), trace)
+    return summarize(problem, records, windows)
 
 
-def windows_for(problem: Problem) -> int:
-    """As many windows as a run needs: 200, or down to 20 where each has many payloads and links are steady.
+def seeds_for(problem: Problem, windows: int = WINDOWS) -> int:
+    """Runs that are made where nobody says how many: three, or one where nothing is random or a run is long.
 
-    Three runs of 100 steps that vary by 5 % each say their mean to 0.3 %, 40 windows of 100 to 0.05 %.
+    How long each is stays the same, since sites that drift apart drift further in longer runs.
     """
-    if problem.flat is not None or any(link.varying or link.trace for link in problem.links):
-        return WINDOWS
-    payloads = len(problem.routes) * len(problem.fragments)
-    enough = max(_PAYLOADS // max(1, payloads), -(-_STEPS // problem.policy.interval))
-    return max(_FEWEST_WINDOWS, min(WINDOWS, enough))
+    if not is_random(problem):
+        return 1
+    payloads = len(problem.routes) * len(problem.fragments) * windows
+    return SEEDS if problem.flat is not None or payloads <= _PAYLOADS else 1
 
 
 def is_random(problem: Problem) -> bool:

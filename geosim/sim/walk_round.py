@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from geosim.cost import Problem
-from geosim.cost.transport import send_time, slow_start, window_after, window_restart
+from geosim.cost.transport import slow_start, window_after, window_restart
 
 Moment = list[np.ndarray]
 Numbers = dict[str, np.ndarray]
@@ -174,8 +174,9 @@ class _Pass:
         """How long a transfer's first slice takes its link."""
         of, f = self.of, self.f
         size = of["share"][f] * of["payload"][f] * of["wire"][link]
-        laws = of["rate"][link], of["rtt"][link], window, of["limit"][f, link], of["alone"][f, link]
-        return np.asarray(send_time(size, *laws, of["paced"][link]))
+        laws = of["rate"][link], of["rtt"][link], window, of["limit"][f, link], of["stream"][f, link]
+        took, rest = slow_start(size, *laws, of["paced"][link])
+        return np.asarray(took + rest / np.minimum(of["rate"][link], of["alone"][f, link]))
 
     def _window(self, link: int, asked: np.ndarray) -> np.ndarray:
         """TCP's window at a transfer's start."""
@@ -200,8 +201,8 @@ class _Pass:
     def _leaves(self, link: int, begin: np.ndarray, size: np.ndarray, window: np.ndarray) -> np.ndarray:
         """When the last of so many bytes leaves."""
         of, f = self.of, self.f
-        laws = of["rate"][link], of["rtt"][link], window, of["limit"][f, link], of["paced"][link]
-        took, rest = slow_start(size, *laws)
+        laws = of["rate"][link], of["rtt"][link], window, of["limit"][f, link], of["stream"][f, link]
+        took, rest = slow_start(size, *laws, of["paced"][link])
         at, alone, opposed = begin + took, of["alone"][f, link], of["stream"][f, link]
         if self.lines.on_back[link] and (alone != opposed).any():
             for start, end in self._on_back(link):

@@ -26,9 +26,25 @@ def _most(f: Any) -> float:
 @inner
 def _filling(f: Any) -> float:
     full = f.rtt * f.rate
-    if full <= 0 or (f.paced and f.limit < full):
-        return math.inf
-    return min(full, f.limit)
+    if _is_short(f):
+        return min(min(full, f.opposed * f.rtt), f.limit)
+    return full if f.limit >= full and full > 0 else math.inf
+
+
+@inner
+def _is_short(f: Any) -> bool:
+    return not f.paced and f.limit < f.rtt * f.rate
+
+
+@inner
+def _rounds_alike(f: Any, left: float, since: float, until: float) -> float:
+    filling = _filling(f)
+    rounds = np.ceil(left / filling) - 1.0
+    if until < math.inf:
+        rounds = min(rounds, np.floor((until - since) / f.rtt))
+    if rounds * filling >= left:
+        rounds -= 1.0
+    return rounds
 
 
 @inner
@@ -66,7 +82,7 @@ def is_through(f: Any, now: float) -> bool:
     elif f.burst <= tiny:
         until = f.round + f.rtt
         f.burst = math.inf
-        if f.in_flight < _most(f) and now < until - TINY * (1 + now):
+        if (f.in_flight < _most(f) or _is_short(f)) and now < until - TINY * (1 + now):
             f.paused = until
     return False
 
@@ -88,8 +104,14 @@ def run(f: Any, until: float) -> None:
             advance(f, until)
             return
         advance(f, end)
+        was_paused = f.paused >= 0
         if is_through(f, end):
             return
+        if was_paused and f.paused < 0 and f.in_flight >= _most(f) and _is_short(f) and f.left > _filling(f):
+            rounds = _rounds_alike(f, f.left, f.since, until)
+            f.left -= rounds * _filling(f)
+            f.since += rounds * f.rtt
+            f.round = f.since
 
 
 @inner
@@ -97,13 +119,20 @@ def end_alone(f: Any, left: float, since: float, round_start: float, is_opposed:
     """When `left` bytes have left: `run` to the end, of a copy whose numbers are never stored."""
     burst, paused, window = f.burst, f.paused, f.in_flight
     stream = min(f.opposed if is_opposed else f.stream, f.rate)
-    most, filling = _most(f), _filling(f)
+    most, filling, short = _most(f), _filling(f), _is_short(f)
+    pauses = window < most or short
     while True:
         if paused >= 0:
             since = round_start = paused
             paused = -1.0
             window = min(2 * window, f.limit)
             burst = window if window < most else filling
+            pauses = window < most or short
+            if short and window >= most and left > filling:
+                rounds = _rounds_alike(f, left, since, math.inf)
+                left -= rounds * filling
+                since += rounds * f.rtt
+                round_start = since
         speed = f.rate if burst < math.inf else stream
         end = since + min(left, burst) / speed
         if end > since:
@@ -116,7 +145,7 @@ def end_alone(f: Any, left: float, since: float, round_start: float, is_opposed:
             return since
         if burst <= tiny:
             burst = math.inf
-            if window < most and since < round_start + f.rtt - TINY * (1 + since):
+            if pauses and since < round_start + f.rtt - TINY * (1 + since):
                 paused = round_start + f.rtt
 
 

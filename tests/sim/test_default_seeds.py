@@ -1,0 +1,28 @@
+"""How many runs are made where nobody says."""
+
+import pytest
+from sim_worlds import TOPK, policy, world
+
+from geosim.cost import build
+from geosim.sim import simulate
+from geosim.sim.simulate import WINDOWS, seeds_for
+
+STREAMING = {"overlap": {"kind": "streaming", "fragments": 4, "steps": 1}}
+
+
+@pytest.mark.parametrize(
+    ("sites", "jitter", "overlap", "seeds"),
+    [(2, 0.05, {}, 3), (4, 0.05, {}, 3), (4, 0.05, STREAMING, 1), (8, 0.05, {}, 1), (2, 0.0, {}, 1)],
+)
+def test_one_where_a_run_is_long_or_nothing_is_random(sites, jitter, overlap, seeds):
+    """Eight sites send 56 payloads a window, four with four fragments 48. Runs are as long in any case."""
+    rule = policy(interval=100, update="local", codec=TOPK, **overlap)
+    scenario = world(sites, jitter=jitter)
+    assert seeds_for(build(scenario, rule)) == seeds
+    result = simulate(scenario, rule)
+    assert (result.seeds, result.windows) == (seeds, WINDOWS)
+    assert simulate(scenario, rule, seeds=2, windows=4).seeds == (2 if jitter else 1)
+
+
+def test_plain_data_parallelism_has_no_payloads_to_count():
+    assert seeds_for(build(world(8, jitter=0.05), policy(topology="flat-ring"))) == 3
