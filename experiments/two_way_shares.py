@@ -60,7 +60,9 @@ def _ramps(link: Duplex, size_bytes: float, flows: int) -> list[tuple[float, flo
     for k in range(_COUNT):
         if k:
             window = float(window_restart(window, _GAP_S, first, path.rto_s, path.restarts))
-        out.append(slow_start(size_bytes, path.rate_bytes_per_s, path.rtt_s, window, limit))
+        out.append(
+            slow_start(size_bytes, path.rate_bytes_per_s, path.rtt_s, window, limit, path.stream_rate(flows))
+        )
         window = float(window_after(window, size_bytes, limit))
     return out
 

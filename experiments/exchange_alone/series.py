@@ -16,6 +16,8 @@ from experiments.exchange_alone.grid import GRID, Point
 from experiments.exchange_alone.measure import measure
 from experiments.exchange_alone.predict import by_law, exchanges_of
 from experiments.exchange_alone.store import RESULTS, load, save
+from geosim.commands.shared import check_figure
+from geosim.errors import UsageError
 from geosim.report.style import BLUE, GREY, RED, drawing
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -41,13 +43,16 @@ def series(
 ) -> None:
     """Say what young and settled connections take."""
     points = [next(p for p in GRID if p.name == name) for name in _NAMES]
-    if anew:
-        rows = {}
-        for point in points:
-            console.print(f"measuring {point.name}")
-            rows[point.name] = measure(point, lambda done, of: None)
-        save(SERIES, rows)
+    if figure is not None:
+        check_figure(figure)
     known = load(SERIES)
+    for point in points if anew else ():
+        console.print(f"measuring {point.name}")
+        known[point.name] = measure(point, lambda done, of: None)
+        save(SERIES, known)
+    missing = [point.name for point in points if point.name not in known]
+    if missing:
+        raise UsageError(f"{SERIES}: holds no {missing[0]}: add --measure")
     table = Table(box=None, pad_edge=False)
     for head in ("", "first", "young", "settled", "window model: young", "settled", "law"):
         table.add_column(head, justify="right" if head else "left")

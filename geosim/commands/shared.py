@@ -37,7 +37,7 @@ DefaultSeeds = Annotated[
     int | None,
     typer.Option(
         "--seeds", min=1, max=10_000,
-        help="Simulated runs. Default: 3, or 1 where a run has thousands of payloads.",
+        help="Simulated runs. Default: 3, or fewer where they have thousands of payloads.",
     ),
 ]  # fmt: skip
 CalibrationFile = Annotated[

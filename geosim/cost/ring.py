@@ -103,6 +103,7 @@ def ramp_time(
         window = window_restart(limit, idle_s, path.initial_window(edge.flows), path.rto_s, path.restarts)
         size = size_bytes * edge.wire_per_payload
         stream = _stream_rate(edge, flight_bytes)
+        # A collective's slices follow each other without end, so no last window leaves early.
         start = send_time(size, path.rate_bytes_per_s, path.rtt_s, window, limit, stream, paced=True)
         cold = max(cold, float(start))
         warm = max(warm, size / stream)

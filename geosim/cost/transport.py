@@ -94,15 +94,18 @@ class Path:
             full = self.rate_bytes_per_s * self.rtt_s
             shares = shares_at(self.shares_by_length, size_bytes / full if full > 0 else math.inf)
         held = self.held_bytes
-        if self.paced:
+        if self.pace_gain < math.inf:
             first = self.pace_gain * flows * self.flow_initial_bytes
             held = min(held, max((self.pace_gain - 1) * size_bytes, first))
         return replace(self, stream_shares=shares, held_bytes=held)
 
     @property
     def paced(self) -> bool:
-        """Whether no window leaves at once: flows spread what they send over a round trip."""
-        return self.pace_gain < math.inf
+        """Whether what is in flight is spread over a round trip, once out of slow start.
+
+        BBR paces it; and a window that losses keep changing is a mean, which does not leave at once.
+        """
+        return self.pace_gain < math.inf or self.loss_per_byte > 0
 
     def window_limit(self, flows: int) -> float:
         """The most that `flows` flows together have in flight."""
@@ -289,7 +292,7 @@ def slow_start(
         window: at the start, bytes.
         limit: of the window, bytes.
         stream: bytes per second once out of slow start, while as much goes the other way if it may.
-        paced: whether windows below what fills the path are spread over a round trip (BBR).
+        paced: whether windows below what fills the path are spread over a round trip (`Path.paced`).
     """
     xp = namespace(size_bytes, rate, rtt_s, window, limit, stream)
     size, rtt = xp.asarray(size_bytes, dtype=float), xp.asarray(rtt_s, dtype=float)

@@ -111,6 +111,33 @@ def test_one_flow_takes_what_the_law_says(size, rate, rtt, window, factor, share
     assert ends[0] == pytest.approx(law, rel=1e-6)
 
 
+@pytest.mark.parametrize("at", [0.1, 0.27, 0.5])
+def test_a_link_that_gets_slower_makes_no_transfer_faster(at):
+    """Its window has left, and what follows waits for its acknowledgements all the same."""
+
+    def ends(rate_later):
+        env = simpy.Environment()
+        network = Network(env, [1e6])
+        done = network.send((0,), 0.306e6, Ramp(1, 1.0, 0.303e6, 4e6, 1e6))
+        env.run(until=at)
+        network.set_capacity(0, rate_later)
+        env.run(until=done)
+        return env.now
+
+    assert ends(1e6) == pytest.approx(1.003)
+    assert ends(1e6 / 3.66) >= ends(1e6)
+
+
+def test_flows_that_meet_others_go_on_without_bursts():
+    """Windows of 2 s of sending in round trips of 10: alone 3 windows end at 22, in company they stream."""
+    ramp = Ramp(rtt_s=10.0, window=20.0, limit=20.0, stream=2.0)
+    alone, _ = finish_times([10.0], [(0, (0,), 60.0, ramp)])
+    assert alone == pytest.approx([22])
+    both, network = finish_times([10.0], [(0, (0,), 60.0, ramp), (0, (0,), 60.0, ramp)])
+    assert both == pytest.approx([30, 30])
+    assert network.carried[0] == pytest.approx(120)
+
+
 @st.composite
 def traffic(draw):
     links = draw(st.integers(1, 3))
