@@ -11,6 +11,7 @@ from geosim.commands import nccl_env, questions, traces
 from geosim.commands.calibrate import calibrate
 from geosim.commands.goodput import goodput
 from geosim.commands.shared import (
+    WINDOWS,
     CalibrationFile,
     DefaultSeeds,
     Figure,
@@ -77,7 +78,7 @@ def simulate(
     policy: PolicyName,
     settings: Settings = None,
     seeds: DefaultSeeds = None,
-    windows: Windows = 100,
+    windows: Windows = WINDOWS,
     calibration: CalibrationFile = None,
     trace: Annotated[
         Path | None,
@@ -130,7 +131,7 @@ def compare(
     ],
     settings: Settings = None,
     seeds: DefaultSeeds = None,
-    windows: Windows = 100,
+    windows: Windows = WINDOWS,
     calibration: CalibrationFile = None,
     as_json: Json = False,
 ) -> None:

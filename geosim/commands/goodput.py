@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from geosim.commands.shared import (
+    WINDOWS,
     CalibrationFile,
     Figure,
     Json,
@@ -33,7 +34,7 @@ def goodput(
     days: Annotated[float, typer.Option("--days", min=0.001, max=3650, help="How long a run is.")] = 7.0,
     settings: Settings = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=10_000, help="Runs with other faults.")] = 3,
-    windows: Windows = 100,
+    windows: Windows = WINDOWS,
     calibration: CalibrationFile = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=1024, help="Processes at once.")] = 1,
     figure: Figure = None,

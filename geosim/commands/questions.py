@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from geosim.commands.shared import (
+    WINDOWS,
     CalibrationFile,
     Figure,
     Json,
@@ -43,7 +44,7 @@ def sweep(
     ] = None,
     settings: Settings = None,
     seeds: Seeds = 3,
-    windows: Windows = 100,
+    windows: Windows = WINDOWS,
     calibration: CalibrationFile = None,
     out: Annotated[
         Path | None,
@@ -143,7 +144,7 @@ def require(
     ] = None,
     settings: Settings = None,
     seeds: Seeds = 3,
-    windows: Windows = 100,
+    windows: Windows = WINDOWS,
     calibration: CalibrationFile = None,
     as_json: Json = False,
 ) -> None:
@@ -208,7 +209,7 @@ def sensitivity(
     policy: PolicyName,
     settings: Settings = None,
     seeds: Seeds = 3,
-    windows: Windows = 100,
+    windows: Windows = WINDOWS,
     calibration: CalibrationFile = None,
     figure: Figure = None,
     as_json: Json = False,

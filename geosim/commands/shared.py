@@ -30,6 +30,7 @@ Settings = Annotated[
     ),
 ]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, max=10_000, help="Simulated runs.")]
+WINDOWS = 60  # as `sim.simulate.WINDOWS`, which takes longer to load
 Windows = Annotated[
     int, typer.Option("--windows", min=1, max=1_000_000, help="Windows measured in each run.")
 ]

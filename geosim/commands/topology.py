@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from geosim.commands.shared import (
+    WINDOWS,
     CalibrationFile,
     Json,
     ScenarioName,
@@ -35,7 +36,7 @@ def topology(
     ] = None,
     settings: Settings = None,
     seeds: Seeds = 3,
-    windows: Windows = 60,
+    windows: Windows = WINDOWS,
     calibration: CalibrationFile = None,
     as_json: Json = False,
 ) -> None:

@@ -14,6 +14,7 @@ from geosim.policy import SyncPolicy
 from geosim.questions.knobs import Knob
 from geosim.scenario import Scenario
 from geosim.sim import Result, simulate
+from geosim.sim.simulate import WINDOWS
 from geosim.tune.screen import screen
 from geosim.units import BANDWIDTH, TIME, parse
 
@@ -82,7 +83,7 @@ class Trial:
         policy: SyncPolicy,
         target: Target,
         seeds: int = 3,
-        windows: int = 100,
+        windows: int = WINDOWS,
         calibration: Calibration | None = None,
     ) -> None:
         self.scenario, self.policy, self.target = scenario, policy, target

@@ -14,6 +14,7 @@ from geosim.questions.changes import Change, World, changes
 from geosim.scenario import Scenario
 from geosim.sim import Result, simulate
 from geosim.sim.closed_form import TEXT, Reason, batch_from, steady_state
+from geosim.sim.simulate import WINDOWS
 from geosim.tune.screen import pairs_first
 
 Method = Literal["gradient", "difference"]
@@ -111,7 +112,7 @@ def sensitivity(
     scenario: Scenario,
     policy: SyncPolicy,
     seeds: int = 3,
-    windows: int = 100,
+    windows: int = WINDOWS,
     calibration: Calibration | None = None,
 ) -> Sensitivity:
     """What each change is worth.

@@ -16,6 +16,7 @@ from geosim.questions.grid import Axis, check_size, parse_grid
 from geosim.scenario import Scenario, change_scenario
 from geosim.settings import apply_settings
 from geosim.sim import Result, simulate
+from geosim.sim.simulate import WINDOWS
 from geosim.spec import Spec
 
 Row = dict[str, Any]
@@ -126,7 +127,7 @@ def make_sweep(
     policy: SyncPolicy,
     specs: Sequence[str],
     seeds: int = 3,
-    windows: int = 100,
+    windows: int = WINDOWS,
     calibration: Calibration | None = None,
     yes: bool = False,
 ) -> Sweep:

@@ -10,7 +10,7 @@ from geosim.sim.lonely.rule import is_lonely, pays
 from geosim.sim.record import Record, Tracer
 from geosim.sim.result import Result, summarize
 
-WINDOWS = 100
+WINDOWS = 60
 SEEDS = 3
 _PAYLOADS = 2_500  # in all runs
 _TRACED_WINDOWS = 8

@@ -12,6 +12,7 @@ from geosim.errors import UsageError
 from geosim.policy import Codec, SyncPolicy
 from geosim.scenario import Scenario
 from geosim.sim import Result, simulate
+from geosim.sim.simulate import WINDOWS
 from geosim.tune.front import first_within, front
 from geosim.tune.order import Rank, rank
 from geosim.tune.screen import Screen, screen
@@ -21,7 +22,6 @@ TOLERANCE = 0.05
 _NEAR = 8
 _MARGIN = 0.02
 _LEAST_GAIN = 0.03
-_WINDOWS = 60
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,7 @@ def tune(
         """Run what is not known yet and return the choice among all that is known."""
         for i in shortlist:
             if i not in known:
-                found = simulate(
-                    scenario, policies[i], seeds=seeds, windows=_WINDOWS, calibration=calibration
-                )
+                found = simulate(scenario, policies[i], seeds=seeds, windows=WINDOWS, calibration=calibration)
                 sent = float(screened.window_bytes[i]) / policies[i].interval
                 known[i] = Point(policies[i], sent, ranks[i], found)
                 reached[i] = found.relative_to_colocated
