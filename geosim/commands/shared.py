@@ -38,7 +38,7 @@ DefaultSeeds = Annotated[
     int | None,
     typer.Option(
         "--seeds", min=1, max=10_000,
-        help="Simulated runs. Default: 3, or fewer where they have thousands of payloads.",
+        help="Simulated runs. Default: 3, fewer where they are long, 1 where nothing is random.",
     ),
 ]  # fmt: skip
 CalibrationFile = Annotated[

@@ -306,9 +306,9 @@ def slow_start(
     rounds = xp.minimum(most, need)
     left = xp.maximum(size - first * (xp.exp2(rounds) - 1), 0.0)
     short = limit < rate * rtt
-    each = xp.where(short, xp.minimum(xp.minimum(rate, stream) * rtt, limit), 1.0)
-    whole = xp.maximum(xp.ceil(left / each) - 1, 0.0)
-    whole = xp.where((whole > 0) & (whole * each >= left), whole - 1, whole)
+    # What is a whole number of windows but for rounding takes no round more.
+    each = xp.where(short, xp.minimum(xp.minimum(rate, stream) * rtt * (1 + 1e-12), limit), 1.0)
+    whole = xp.maximum(xp.ceil(left / each * (1 - 1e-12)) - 1, 0.0)
     burst = xp.where(short, xp.where(paced, 0.0, left - whole * each), xp.minimum(left, rate * rtt))
     rest = xp.where(short, xp.where(paced, left, 0.0), left - burst)
     more = xp.where(short, xp.where(paced, 0.0, whole), 0.0)

@@ -41,6 +41,7 @@ class Flow:
     Attributes:
         most: what a window has to be for slow start to be over. filling: what then leaves at once; infinite:
             nothing, it streams. short: whether it goes on in bursts and pauses then.
+        top: what the narrowest of its links carries.
         pauses: whether the burst under way is followed by a pause until its round trip is over.
         since: when `left` and `burst` were true.
         alone: whether it meets no other flow and goes through its bursts without further alarms.
@@ -73,6 +74,7 @@ class Flow:
         "since",
         "size",
         "stream",
+        "top",
         "window",
     )
 
@@ -118,9 +120,10 @@ class Flow:
         """The narrowest of its links carries so many bytes in a round trip."""
         down = full == 0 < self.rtt_s
         self.most = self.limit if down else min(self.limit, full * (1 - TINY))
+        self.top = full / self.rtt_s if self.rtt_s > 0 else 0.0
         self.short = not self.paced and self.limit < full
         if self.short:
-            self.filling = min(full, self.opposed * self.rtt_s, self.limit)
+            self.filling = min(full, self.opposed * self.rtt_s * (1 + TINY), self.limit)
         else:
             self.filling = full if self.limit >= full > 0 else math.inf
 
@@ -141,17 +144,13 @@ class Flow:
 
     def reach_mark(self, now: float) -> None:
         """Fire the mark if what it stands for has left."""
-        if self.mark is not None and self.left - self.mark_left <= self._tiny(now):
+        if self.mark is not None and self.left - self.mark_left <= slack(max(self.rate, self.top), now):
             self.mark.succeed()
             self.mark = None
 
-    def _tiny(self, now: float) -> float:
-        """Bytes that are as good as none."""
-        return TINY_BYTES + self.rate * TINY_SHARE_OF_TIME * (1 + now)
-
     def is_through(self, now: float) -> bool:
         """Let a flow whose part is over move on; whether the whole transfer is."""
-        tiny = self._tiny(now)
+        tiny = slack(self.rate, now)
         if self.left <= tiny:
             return True
         if self.paused_until >= 0:
@@ -227,19 +226,26 @@ class Flow:
                 else:
                     burst, pauses = filling, short
                     if short and left > filling:
-                        # Rounds alike at once, up to the last one.
-                        rounds = math.ceil(left / filling) - 1.0
+                        # Rounds alike at once, up to the last one; what the clock cannot tell is none.
+                        told = left - slack(rate, since)
+                        rounds = max(math.ceil(told / filling * (1 - TINY)) - 1.0, 0.0)
+                        more = rounds
                         if until < infinite:
                             rounds = min(rounds, math.floor((until - since) / rtt_s))
-                        if rounds * filling >= left:
-                            rounds -= 1.0
                         left -= rounds * filling
+                        if rounds == more and left > filling:
+                            left = filling
                         since += rounds * rtt_s
                         round_start = since
             elif burst <= tiny:
                 burst = infinite
                 if pauses and since < round_start + rtt_s - TINY * (1 + since):
                     paused = round_start + rtt_s
+
+
+def slack(rate: float, now: float) -> float:
+    """Bytes that are as good as none: the clock cannot tell when they leave."""
+    return TINY_BYTES + rate * TINY_SHARE_OF_TIME * (1 + now)
 
 
 @lru_cache(maxsize=4096)

@@ -12,8 +12,9 @@ from sim_worlds import TOPK, policy, world
 from experiments.random_pairs import draw
 from geosim.cost import build
 from geosim.scenario import Trunk
-from geosim.sim import Tracer
+from geosim.sim import Tracer, simulate
 from geosim.sim import flow as followed
+from geosim.sim.closed_form import batch_from, steady_state
 from geosim.sim.engine import Engine
 from geosim.sim.lonely import flow
 from geosim.sim.lonely.rule import is_lonely, pays
@@ -42,6 +43,25 @@ def assert_same(problem, seed=0, windows=8):
     assert np.array_equal(mine.exchange_s, theirs.exchange_s)
     assert mine.site_parts_s == theirs.site_parts_s
     assert mine.link_bytes == theirs.link_bytes
+
+
+@pytest.mark.parametrize("parts", [2, 3, 5, 8])
+@pytest.mark.parametrize("overlap", [{"kind": "blocking"}, {"kind": "delayed", "windows": 1}])
+def test_payloads_of_whole_windows_take_no_round_more(parts, overlap):
+    """Where the window's limit is below the pipe; rounding must not decide on a round trip."""
+    for rate, rtt in ((1e9, 0.2), (1e9, 0.05), (1.25e8, 0.1)):
+        payload = build(world(2), policy(update="local", interval=4, overlap=overlap)).fragments[0]
+        window = payload.payload_bytes / (payload.flows * parts)
+        scenario = world(2, rate=rate, rtt=rtt, step=0.01, window_bytes=window)
+        rule = policy(update="local", interval=4, overlap=overlap)
+        problem = build(scenario, rule)
+        assert problem.links[0].path.window_limit(payload.flows) < rate * rtt
+        assert_same(problem)
+        form = steady_state(batch_from(scenario, [rule]))
+        assert form.applies[0]
+        result = simulate(scenario, rule)
+        assert form.step_s[0] == pytest.approx(result.step_time_s.mean, rel=1e-9)
+        assert form.exchange_s[0] == pytest.approx(result.exchange_time_s.mean, rel=0.002)
 
 
 def shaken(scenario, link_jitter, step_jitter):

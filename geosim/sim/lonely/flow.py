@@ -27,7 +27,7 @@ def _most(f: Any) -> float:
 def _filling(f: Any) -> float:
     full = f.rtt * f.rate
     if _is_short(f):
-        return min(min(full, f.opposed * f.rtt), f.limit)
+        return min(min(full, f.opposed * f.rtt * (1 + TINY)), f.limit)
     return full if f.limit >= full and full > 0 else math.inf
 
 
@@ -37,14 +37,18 @@ def _is_short(f: Any) -> bool:
 
 
 @inner
-def _rounds_alike(f: Any, left: float, since: float, until: float) -> float:
+def _rounds_alike(f: Any, left: float, since: float, until: float) -> tuple[float, float]:
+    """How many go at once, and how many bytes are left then."""
     filling = _filling(f)
-    rounds = np.ceil(left / filling) - 1.0
+    told = left - slack(f.rate, since)
+    rounds = max(np.ceil(told / filling * (1 - TINY)) - 1.0, 0.0)
+    more = rounds
     if until < math.inf:
         rounds = min(rounds, np.floor((until - since) / f.rtt))
-    if rounds * filling >= left:
-        rounds -= 1.0
-    return rounds
+    left -= rounds * filling
+    if rounds == more and left > filling:
+        left = filling
+    return rounds, left
 
 
 @inner
@@ -66,13 +70,13 @@ def advance(f: Any, now: float) -> float:
 
 
 @inner
-def tiny_bytes(f: Any, now: float) -> float:
-    return TINY_BYTES + f.speed * TINY_SHARE_OF_TIME * (1 + now)
+def slack(rate: float, now: float) -> float:
+    return TINY_BYTES + rate * TINY_SHARE_OF_TIME * (1 + now)
 
 
 @inner
 def is_through(f: Any, now: float) -> bool:
-    tiny = tiny_bytes(f, now)
+    tiny = slack(f.speed, now)
     if f.left <= tiny:
         return True
     if f.paused >= 0:
@@ -108,8 +112,7 @@ def run(f: Any, until: float) -> None:
         if is_through(f, end):
             return
         if was_paused and f.paused < 0 and f.in_flight >= _most(f) and _is_short(f) and f.left > _filling(f):
-            rounds = _rounds_alike(f, f.left, f.since, until)
-            f.left -= rounds * _filling(f)
+            rounds, f.left = _rounds_alike(f, f.left, f.since, until)
             f.since += rounds * f.rtt
             f.round = f.since
 
@@ -129,8 +132,7 @@ def end_alone(f: Any, left: float, since: float, round_start: float, is_opposed:
             burst = window if window < most else filling
             pauses = window < most or short
             if short and window >= most and left > filling:
-                rounds = _rounds_alike(f, left, since, math.inf)
-                left -= rounds * filling
+                rounds, left = _rounds_alike(f, left, since, math.inf)
                 since += rounds * f.rtt
                 round_start = since
         speed = f.rate if burst < math.inf else stream
