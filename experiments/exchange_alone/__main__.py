@@ -1,6 +1,6 @@
 """Measure the grid, or one point of it.
 
-python -m experiments.exchange_alone                    # every point, 50 minutes
+python -m experiments.exchange_alone                    # every point, 2 hours
 python -m experiments.exchange_alone --point NAME       # one; --list names them
 """
 

@@ -1,6 +1,6 @@
 """Measured exchanges beside what the window model and the simulator's law say of them.
 
-python -m experiments.exchange_alone.compare        # two minutes; no measuring
+python -m experiments.exchange_alone.compare        # three minutes; no measuring
 """
 
 import json
@@ -91,7 +91,10 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "settled": [row for row in usual if row["state"] == "settled"],
         "a third of the 78, drawn (seed 8312)": [row for row in usual if row["name"] in THIRD],
         "the other two thirds": [row for row in usual if row["name"] not in THIRD],
-        "young instead of settled": [row for row in every if row["state"] == "young"],
+        "young": [row for row in every if row["state"] == "young"],
+        "without loss, young instead of settled": [
+            row for row in every if row["state"] != "settled" or row["algorithm"] == "bbr"
+        ],
         "loss 0.01 to 1 %": [row for row in seen if row["lossy"]],
         "held out, without loss": [row for row in some if row["held_out"] and not row["lossy"]],
         "held out, loss 0.05 to 0.2 %": [row for row in some if row["held_out"] and row["lossy"]],

@@ -127,7 +127,7 @@ class Flow:
         else:
             self.filling = full if self.limit >= full > 0 else math.inf
 
-    def goes_on_without_bursts(self) -> None:
+    def give_up_bursts(self) -> None:
         """From now on others share its links: once out of slow start it goes on without bursts and pauses."""
         if self.short and self.window >= self.most:
             self.burst, self.paused_until, self.pauses = math.inf, -1.0, False

@@ -226,7 +226,7 @@ class Network:
             return
         if len(flows) > 1:
             for flow in flows:
-                flow.goes_on_without_bursts()
+                flow.give_up_bursts()
         moving = [f for f in flows if f.paused_until < 0]
         rates = max_min_rates(
             [f.route for f in moving], [f.n for f in moving], [f.cap for f in moving], self.capacity

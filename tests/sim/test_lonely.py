@@ -61,7 +61,7 @@ def test_payloads_of_whole_windows_take_no_round_more(parts, overlap):
         assert form.applies[0]
         result = simulate(scenario, rule)
         assert form.step_s[0] == pytest.approx(result.step_time_s.mean, rel=1e-9)
-        assert form.exchange_s[0] == pytest.approx(result.exchange_time_s.mean, rel=0.002)
+        assert form.exchange_s[0] == pytest.approx(result.exchange_time_s.mean, rel=1e-6)
 
 
 def shaken(scenario, link_jitter, step_jitter):

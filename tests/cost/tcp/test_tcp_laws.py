@@ -158,7 +158,7 @@ COMPARED = Path(experiments.__file__).parent / "results/exchange_alone_predicted
 
 
 def test_the_committed_comparison_holds_its_bars():
-    """Of connections that have settled; the window model's worst, 25 %, is missed there."""
+    """The law's on settled connections, the window model's on young ones; each misses the other's worst."""
     said = json.loads(COMPARED.read_text())
     groups = said["summary"]
     assert summary(said["points"]) == groups
@@ -166,8 +166,12 @@ def test_the_committed_comparison_holds_its_bars():
     assert groups["without loss"]["law_mean"] <= 0.06
     assert groups["without loss"]["law_worst"] <= 0.25
     assert groups["without loss"]["windows_mean"] <= 0.06
-    assert groups["young instead of settled"]["windows_mean"] <= 0.06
-    assert groups["young instead of settled"]["windows_worst"] <= 0.25
+    assert groups["a third of the 78, drawn (seed 8312)"]["windows_mean"] <= 0.06
+    young = groups["without loss, young instead of settled"]
+    assert young["points"] == 78
+    assert young["windows_mean"] <= 0.06
+    assert young["windows_worst"] <= 0.25
+    assert young["law_mean"] <= 0.07
     assert groups["loss 0.01 to 1 %"]["windows_mean"] <= 0.15
     assert groups["loss 0.01 to 1 %"]["law_mean"] <= 0.15
 
