@@ -140,7 +140,14 @@ def _one(
     totals = [sum(f.received for f in side) for side in senders]
     left = [len(side) for side in senders]
 
-    def watching(way: int, flow: Flow) -> Callable[[float], None]:
+    def notice(way: int, number: int) -> None:
+        """A receiver's, that it is ready for the next one, on the same connection."""
+        if way < len(senders):
+            senders[way][number].give_small(NOTICE_BYTES)
+        else:
+            ways[way].offer_small(clock.now, NOTICE_BYTES)
+
+    def watching(way: int, number: int, flow: Flow) -> Callable[[float], None]:
         need = flow.received + segments
         seen = flow.received
         over = False
@@ -157,12 +164,13 @@ def _one(
                 left[way] -= 1
                 if left[way] == 0:
                     progress.seconds = max(progress.seconds, now - start)
+                notice(1 - way, number)
 
         return on_receipt
 
     for way, side in enumerate(senders):
-        for flow in side:
-            flow.on_receipt = watching(way, flow)
+        for number, flow in enumerate(side):
+            flow.on_receipt = watching(way, number, flow)
     if watch:
         senders[0][0].windows = []
     for way, side in enumerate(senders):
@@ -176,11 +184,6 @@ def _one(
         for flow in side:
             flow.on_receipt = lambda now: None
     progress.windows = [(at - start, cwnd) for at, cwnd in senders[0][0].windows or ()]
-    for way in range(len(senders)):
-        # Each receiver's notice that it is ready for the next one.
-        for flow in senders[way]:
-            ways[way].offer_small(clock.now, NOTICE_BYTES)
-            flow.last_sent_s = clock.now
     return progress
 
 

@@ -138,14 +138,25 @@ class Flow:
 
     def give(self, segments: int) -> None:
         """The application hands segments over now."""
+        self._resume(self.clock.now)
+        self.app_limited = max(1, self.delivered + self.in_flight)
+        self.add(segments)
+
+    def give_small(self, size_bytes: float) -> None:
+        """A small packet that goes behind what was given; the receiver's part and losses are left out."""
         now = self.clock.now
-        if self.next == self.unacked:
+        self._resume(now)
+        if self.next == self.end:
+            self._forward.offer_small(now, size_bytes)
+            self.last_sent_s = now
+
+    def _resume(self, now: float) -> None:
+        """Silence ends, if there was any: data leave, and nothing was in flight."""
+        if self.next == self.unacked and self.next == self.end:
             idle = now - self.last_sent_s
             if self.control.restarts and idle > self.rto_s:
                 self._restart(idle)
             self.control.resume(self, now, idle)
-        self.app_limited = max(1, self.delivered + self.in_flight)
-        self.add(segments)
 
     def add(self, segments: int) -> None:
         """The application goes on handing over what it gave."""
