@@ -1,14 +1,20 @@
 """What flows reach of a link while as many go the other way: the table of `cost.tcp.shares`.
 
-    python -m experiments.two_way_shares            # 5 minutes
+    python -m experiments.two_way_shares            # 26 minutes on 2 cores
 
-With a second of silence before each, as in `experiments.exchange_alone`: the share at which the law of
-`cost.transport` has to stream, after its slow start, so that an exchange takes as long as in the window
-model; mean over paths, exchanges and seeds. The longest exchanges only on the shorter path.
+On settled connections, with a second of silence before each exchange, as in `experiments.exchange_alone`: the
+share at which the law of `cost.transport` has to stream, after its slow start, so that an exchange takes as
+long as in the window model; mean over exchanges, seeds and paths, made never to fall with the depth. The
+longest exchanges only on the shorter path.
 """
 
+import math
+import os
+from itertools import accumulate
 from statistics import fmean
 
+from joblib import Parallel, delayed
+from rich.progress import track
 from rich.table import Table
 
 from experiments.console import console
@@ -19,10 +25,11 @@ from geosim.cost.transport import make_path, slow_start, window_after, window_re
 from geosim.scenario import WanLink
 
 _PATHS = ((170, 0.02), (500, 0.06))  # segments in a round trip, round trip
-_SEEDS = 2
+_SEEDS = 3
 _GAP_S = 1.0
-_COUNT = 4
+_COUNT = 5
 _ENDLESS = 10**6  # segments
+_SETTLED_EXCHANGES, _SETTLED_PRODUCTS = 40, 1000
 
 
 def stream_share(
@@ -43,48 +50,56 @@ def stream_share(
         seed=seed,
     )  # fmt: skip
     segments = -(-int(length * full_segments) // flows)
-    took = fmean(p.seconds - rtt_s / 2 for p in exchanges(link, segments, flows, _COUNT, _GAP_S)[1:])
-    early, late = zip(*_ramps(link, segments * flows * link.segment_bytes, flows)[1:], strict=True)
-    return fmean(late) / link.rate_bytes_per_s / max(took - fmean(early), 1e-9)
+    skip = before(algorithm, length)
+    took = fmean(
+        p.seconds - rtt_s / 2 for p in exchanges(link, segments, flows, skip + _COUNT, _GAP_S)[skip:]
+    )
+    early, late = _ramp(link, segments * flows * link.segment_bytes, flows, skip + _COUNT)
+    return min(1.0, late / link.rate_bytes_per_s / max(took - early, 1e-9))
 
 
-def _ramps(link: Duplex, size_bytes: float, flows: int) -> list[tuple[float, float]]:
-    """Of each exchange by the law: seconds of slow start, and bytes that are left then."""
+def before(algorithm: str, length: float) -> int:
+    """Exchanges after which connections count as settled; BBR keeps no threshold."""
+    return 1 if algorithm == "bbr" else min(_SETTLED_EXCHANGES, math.ceil(_SETTLED_PRODUCTS / length))
+
+
+def _ramp(link: Duplex, size_bytes: float, flows: int, count: int) -> tuple[float, float]:
+    """Of the last of `count` exchanges by the law: seconds of slow start, and bytes that are left then."""
     wan = WanLink(
         between=("a", "b"), bandwidth_bytes_per_s=link.rate_bytes_per_s, rtt_s=link.rtt_s,
         congestion_control=link.algorithm, window_bytes=_ENDLESS * 1448.0, queue_bytes=link.queue_bytes,
     )  # fmt: skip
     path = make_path(wan, "a", two_way=True).for_exchange(size_bytes, flows)
     limit, first = path.window_limit(flows), path.initial_window(flows)
-    window, out = first, []
-    for k in range(_COUNT):
+    window, ramp = first, (0.0, 0.0)
+    for k in range(count):
         if k:
             window = float(window_restart(window, _GAP_S, first, path.rto_s, path.restarts))
-        out.append(
-            slow_start(size_bytes, path.rate_bytes_per_s, path.rtt_s, window, limit, path.stream_rate(flows))
+        ramp = slow_start(
+            size_bytes, path.rate_bytes_per_s, path.rtt_s, window, limit, path.stream_rate(flows)
         )
         window = float(window_after(window, size_bytes, limit))
-    return out
+    return ramp
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, and as it stands in `cost.tcp.shares`."""
+    paths = {length: _PATHS[:1] if length == LENGTHS[-1] else _PATHS for length in LENGTHS}
+    rows = [(name, length, flows) for name in ("cubic", "reno", "bbr") for length in LENGTHS for flows in FLOWS]
+    jobs = [
+        (*row, depth, *path, seed)
+        for row in rows for depth in DEPTHS for path in paths[row[1]] for seed in range(_SEEDS)
+    ]  # fmt: skip
+    longest_first = sorted(jobs, key=lambda job: -job[1] * job[4])
+    run = Parallel(os.cpu_count(), return_as="generator")(delayed(stream_share)(*job) for job in longest_first)
+    shares = dict(zip(longest_first, track(run, "shares", len(jobs), console=console), strict=True))
     table = Table(box=None, pad_edge=False)
     for head in ("", "length", "flows", *(f"queue {depth:g} BDP" for depth in DEPTHS)):
         table.add_column(head, justify="right")
-    for algorithm in ("cubic", "reno", "bbr"):
-        for length in LENGTHS:
-            for flows in FLOWS:
-                row = [
-                    fmean(
-                        stream_share(algorithm, length, flows, depth, *path, seed)
-                        for path in (_PATHS[:1] if length == LENGTHS[-1] else _PATHS)
-                        for seed in range(_SEEDS)
-                    )
-                    for depth in DEPTHS
-                ]
-                print(algorithm, length, flows, [round(v, 2) for v in row], flush=True)
-                table.add_row(algorithm, f"{length:g}", str(flows), *(f"{share:.2f}" for share in row))
+    for row in rows:
+        means = [fmean(share for job, share in shares.items() if job[:4] == (*row, depth)) for depth in DEPTHS]
+        entry = [round(mean, 2) for mean in accumulate(means, max)]
+        table.add_row(row[0], f"{row[1]:g}", str(row[2]), *(f"{share:.2f}" for share in entry))
     console.print(table)
 
 

@@ -139,6 +139,9 @@ def _over_gloo() -> list[Point]:
         Point(200, 20, 16 * MIB, 4, carrier="gloo"),
         Point(200, 100, 1 * MIB, algorithm="bbr", carrier="gloo"),
         Point(1000, 40, 256 * KIB, 8, carrier="gloo"),
+    ] + [
+        Point(100, 40, size, carrier="gloo", before=_SETTLED_AFTER)
+        for size in (32 * KIB, 128 * KIB, 1 * MIB, 4 * MIB)
     ]
 
 

@@ -151,8 +151,8 @@ class Flow:
             self.last_sent_s = now
 
     def _resume(self, now: float) -> None:
-        """Silence ends, if there was any: data leave, and nothing was in flight."""
-        if self.next == self.unacked and self.next == self.end:
+        """Silence ends, if there was any: nothing was in flight."""
+        if self.next == self.unacked:
             idle = now - self.last_sent_s
             if self.control.restarts and idle > self.rto_s:
                 self._restart(idle)

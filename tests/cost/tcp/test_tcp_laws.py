@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import experiments
 from experiments.exchange_alone.compare import interval, summary
 from experiments.exchange_alone.grid import GRID
-from experiments.exchange_alone.predict import by_law, by_windows, link_of
+from experiments.exchange_alone.predict import by_law, by_windows, exchanges_of, link_of
 from experiments.exchange_alone.store import RESULTS, load
 from experiments.two_way_shares import stream_share
 from geosim.cost.tcp.clock import Clock
@@ -238,6 +238,14 @@ def test_what_is_lost_twice_goes_first():
     """Else recovery sent one segment a round trip: the last of these exchanges took 38 s."""
     link = Duplex(25e6, 0.1, 2.5e6, window_segments=2000, wake_s=2.5e-4, apart_s=2e-4, copy_bytes_per_s=4.5e9)
     assert max(one.seconds for one in exchanges(link, 2897, 4, 22, 1.0)) < 6
+
+
+def test_what_a_flow_has_nothing_to_send_for_does_not_make_its_curve_grow():
+    """Flows that are done wait for slower ones; were that no silence, exchanges would take 1.4 s in the end."""
+    point = next(p for p in GRID if p.name == "cubic-100M-40ms-8MiB-x2-settled-gap200")
+    seen = load(RESULTS)[point.name]["median_s"]
+    said = median(exchanges_of(point, point.before + point.repeats)[point.before :])
+    assert said == pytest.approx(seen, rel=0.12)
 
 
 def test_an_interval_holds_the_mean():
