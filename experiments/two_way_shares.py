@@ -1,6 +1,6 @@
 """What flows reach of a link while as many go the other way: the table of `cost.tcp.shares`.
 
-    python -m experiments.two_way_shares            # 26 minutes on 2 cores
+    python -m experiments.two_way_shares            # 20 minutes on 2 cores
 
 On settled connections, with a second of silence before each exchange, as in `experiments.exchange_alone`: the
 share at which the law of `cost.transport` has to stream, after its slow start, so that an exchange takes as
@@ -14,6 +14,7 @@ from itertools import accumulate
 from statistics import fmean
 
 from joblib import Parallel, delayed
+from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
@@ -35,7 +36,7 @@ _SETTLED_EXCHANGES, _SETTLED_PRODUCTS = 40, 1000
 def stream_share(
     algorithm: str, length: float, flows: int, depth: float, full_segments: int, rtt_s: float, seed: int = 0
 ) -> float:
-    """Share of a link's rate after the ramp, mean over all exchanges but the first.
+    """Share of a link's rate after the ramp, mean over exchanges on settled connections; 1 at most.
 
     Args:
         algorithm, flows: of each direction.
@@ -92,7 +93,7 @@ def main() -> None:
     ]  # fmt: skip
     longest_first = sorted(jobs, key=lambda job: -job[1] * job[4])
     run = Parallel(os.cpu_count(), return_as="generator")(delayed(stream_share)(*job) for job in longest_first)
-    shares = dict(zip(longest_first, track(run, "shares", len(jobs), console=console), strict=True))
+    shares = dict(zip(longest_first, track(run, "shares", len(jobs), console=Console(stderr=True)), strict=True))
     table = Table(box=None, pad_edge=False)
     for head in ("", "length", "flows", *(f"queue {depth:g} BDP" for depth in DEPTHS)):
         table.add_column(head, justify="right")

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from geosim.cost.tcp.exchange import Duplex, exchanges
-from geosim.cost.tcp.shares import share_of, two_way_shares
+from geosim.cost.tcp.shares import LENGTHS, share_of, shares_at, two_way_shares
 from geosim.cost.transport import (
     loss_window,
     make_path,
@@ -163,13 +163,6 @@ def test_headers_take_their_share() -> None:
     assert wire_bytes(1448.0, wan()) == pytest.approx(1500)
 
 
-def test_what_gloo_over_kernel_tcp_took() -> None:
-    """Medians of Gloo exchanges both ways (torch 2.13, emulated 100 Mbit/s, 40 ms, CUBIC) after silence."""
-    measured = {34450: 0.083, 131072: 0.164, 1048576: 0.293, 4194304: 0.632}
-    for size, seconds in measured.items():
-        assert time_for(size, wan(), "a", two_way=True) == pytest.approx(seconds, rel=0.06)
-
-
 def test_a_window_limits_a_long_path() -> None:
     link = wan(125e6, 0.18, window_bytes=2.9e6)
     rate = 500e6 / time_for(500e6, link, "a")
@@ -310,27 +303,47 @@ def test_under_loss_the_law_is_near_the_window_model(
     assert law - rtt / 2 == pytest.approx(seen, rel=0.25)
 
 
-@given(ALGORITHMS, st.floats(1.0, 1e9), st.floats(1.0, 1e9), st.floats(1.0, 10.0), st.integers(1, 20))
+def share_at(algorithm: str, full: float, queue: float, flows: int, length: float) -> float:
+    by_length = tuple(two_way_shares(algorithm, full, queue, known) for known in LENGTHS)
+    return float(share_of(shares_at(by_length, length), flows))
+
+
+SHARED = (
+    ALGORITHMS, st.floats(1.0, 1e9), st.floats(1.0, 1e9), st.floats(1.0, 10.0), st.integers(1, 20),
+    st.floats(0.1, 1e3),
+)  # fmt: skip
+
+
+@given(*SHARED)
 def test_a_deeper_queue_never_lowers_the_two_way_share(
-    algorithm: str, full: float, queue: float, deeper: float, flows: int
+    algorithm: str, full: float, queue: float, deeper: float, flows: int, length: float
 ) -> None:
-    share = share_of(two_way_shares(algorithm, full, queue), flows)
+    share = share_at(algorithm, full, queue, flows, length)
     assert 0.3 <= share <= 1
-    assert share_of(two_way_shares(algorithm, full, queue * deeper), flows) >= share
+    assert share_at(algorithm, full, queue * deeper, flows, length) >= share
 
 
-@given(ALGORITHMS, st.floats(1.0, 1e9), st.floats(1.0, 1e9), st.floats(1.0, 10.0), st.integers(1, 20))
+@given(*SHARED)
 def test_more_rate_never_carries_less_both_ways(
-    algorithm: str, full: float, queue: float, more: float, flows: int
+    algorithm: str, full: float, queue: float, more: float, flows: int, length: float
 ) -> None:
-    """At one round trip and queue, the bandwidth-delay product grows with the rate."""
-    carried = full * share_of(two_way_shares(algorithm, full, queue), flows)
-    faster = more * full * share_of(two_way_shares(algorithm, full * more, queue), flows)
+    """At one round trip, queue and size, the bandwidth-delay product grows with the rate."""
+    carried = full * share_at(algorithm, full, queue, flows, length)
+    faster = more * full * share_at(algorithm, full * more, queue, flows, length / more)
     assert faster >= carried * (1 - 1e-9)
 
 
+@given(*SHARED)
+def test_more_bytes_never_stream_in_less_time_both_ways(
+    algorithm: str, full: float, queue: float, more: float, flows: int, length: float
+) -> None:
+    few = length / share_at(algorithm, full, queue, flows, length)
+    many = more * length / share_at(algorithm, full, queue, flows, length * more)
+    assert many >= few * (1 - 1e-9)
+
+
 def test_an_endless_queue_and_one_way_leave_all_of_the_link() -> None:
-    assert two_way_shares("cubic", 1e6, float("inf")) == (1, 1, 1, 1)
+    assert all(two_way_shares("cubic", 1e6, float("inf"), length) == (1, 1, 1, 1) for length in LENGTHS)
     assert set(make_path(wan(queue_bytes=1.0), "a", two_way=False).stream_shares) == {1.0}
 
 

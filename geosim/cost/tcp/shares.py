@@ -5,9 +5,8 @@ or like a full path (Zhang, Shenker and Clark, SIGCOMM 1991). How much of the li
 queue's depth over the bandwidth-delay product, on how many flows have to share, since an exchange is over
 when the slowest is, and on how long an exchange goes on after slow start has ended. The window model
 (`cost.tcp.exchange`) takes a second for such a path, too long for millions of policies; so its answers for
-some depths, flows and lengths stand here, made never to fall with the depth. Those of the shorter length are
-from an earlier run after a quarter of a second of silence, those of the longer one after a second
-(`python -m experiments.two_way_shares` prints both as they are now; docs/transport.md has the difference).
+some depths, flows and lengths stand here, of settled connections after a second of silence, made never to
+fall with the depth (`python -m experiments.two_way_shares` prints them anew).
 """
 
 from typing import Any
@@ -98,7 +97,7 @@ SHARES = {  # by algorithm, length and number of flows, over the depths
 
 
 def two_way_shares(
-    algorithm: str, full_bytes: Any, queue_bytes: Any, length: int = LENGTHS[0]
+    algorithm: str, full_bytes: Any, queue_bytes: Any, length: int
 ) -> tuple[Any, ...]:
     """Shares of a link's rate for `FLOWS` flows each way, scalars or traced by JAX.
 
