@@ -2,15 +2,17 @@
 
     python -m experiments.two_way_shares            # 20 minutes on 2 cores
 
-On settled connections, with a second of silence before each exchange, as in `experiments.exchange_alone`: the
-share at which the law of `cost.transport` has to stream, after its slow start, so that an exchange takes as
-long as in the window model; mean over exchanges, seeds and paths, made never to fall with the depth. The
-longest exchanges only on the shorter path.
+On settled connections (40 exchanges before, or as many as carry 1,000 bandwidth-delay products), with a
+second of silence before each exchange, as in `experiments.exchange_alone`: the share at which the law of
+`cost.transport` has to stream, after its slow start, so that an exchange takes as long as in the window
+model; mean over exchanges, seeds and paths, made never to fall with the depth. The longest exchanges only on
+the shorter path.
 """
 
 import math
 import os
-from itertools import accumulate
+from collections import defaultdict
+from itertools import accumulate, product
 from statistics import fmean
 
 from joblib import Parallel, delayed
@@ -84,23 +86,25 @@ def _ramp(link: Duplex, size_bytes: float, flows: int, count: int) -> tuple[floa
 
 
 def main() -> None:
-    """Print the table, and as it stands in `cost.tcp.shares`."""
+    """Print the table."""
     paths = {length: _PATHS[:1] if length == LENGTHS[-1] else _PATHS for length in LENGTHS}
-    rows = [(name, length, flows) for name in ("cubic", "reno", "bbr") for length in LENGTHS for flows in FLOWS]
+    rows = list(product(("cubic", "reno", "bbr"), LENGTHS, FLOWS))
     jobs = [
         (*row, depth, *path, seed)
         for row in rows for depth in DEPTHS for path in paths[row[1]] for seed in range(_SEEDS)
     ]  # fmt: skip
-    longest_first = sorted(jobs, key=lambda job: -job[1] * job[4])
-    run = Parallel(os.cpu_count(), return_as="generator")(delayed(stream_share)(*job) for job in longest_first)
-    shares = dict(zip(longest_first, track(run, "shares", len(jobs), console=Console(stderr=True)), strict=True))
+    jobs.sort(key=lambda job: -job[1] * job[4])  # the longest first
+    run = Parallel(os.cpu_count(), return_as="generator")(delayed(stream_share)(*job) for job in jobs)
+    done = track(run, "shares", len(jobs), console=Console(stderr=True))
+    shares = defaultdict(list)
+    for job, share in zip(jobs, done, strict=True):
+        shares[job[:4]].append(share)
     table = Table(box=None, pad_edge=False)
     for head in ("", "length", "flows", *(f"queue {depth:g} BDP" for depth in DEPTHS)):
         table.add_column(head, justify="right")
     for row in rows:
-        means = [fmean(share for job, share in shares.items() if job[:4] == (*row, depth)) for depth in DEPTHS]
-        entry = [round(mean, 2) for mean in accumulate(means, max)]
-        table.add_row(row[0], f"{row[1]:g}", str(row[2]), *(f"{share:.2f}" for share in entry))
+        means = accumulate((fmean(shares[*row, depth]) for depth in DEPTHS), max)
+        table.add_row(row[0], f"{row[1]:g}", str(row[2]), *(f"{mean:.2f}" for mean in means))
     console.print(table)
 
 

@@ -21,7 +21,7 @@ from geosim.sim.record import Tracer
 from geosim.sim.weather import FOREVER, Patience
 
 _LONG = 32  # windows from which on a straggler costs in proportion to its time
-_OFFSETS = (-1, 0, 1)
+_OFFSETS = range(-3, 4)  # where in a window a fault ends scatters what it costs by a sixth
 _BEFORE, _AFTER = 2, 4  # windows around a fault
 
 

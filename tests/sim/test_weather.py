@@ -161,7 +161,8 @@ def test_an_outage_in_an_exchange_costs_what_it_lasts_and_bytes_only_where_it_is
         # What was there by then is sent again, on both links.
         assert lost == pytest.approx(2.5, abs=0.2)
         assert 0 < more[0] < payload
-        rate = problem.links[0].path.stream_rate(problem.fragments[0].flows)
+        fragment = problem.fragments[0]
+        rate = problem.links[0].path_of(fragment).stream_rate(fragment.flows)
         assert lost - 2.5 == pytest.approx(more[0] / rate, abs=1e-6)
     else:
         assert lost == pytest.approx(retransmits_after(2.5, 0.01, problem.links[0].path.rto_s), abs=1e-6)

@@ -180,6 +180,8 @@ def _one(
         for later, together in groups.items():
             clock.at(start + way * skew_s + later, partial(_give, segments=segments), together)
     clock.run(lambda: not any(left), start + _FOREVER_S)
+    if any(left):
+        raise RuntimeError(f"an exchange of {segments} segments a flow did not end within {_FOREVER_S:g} s")
     for side in senders:
         for flow in side:
             flow.on_receipt = lambda now: None

@@ -254,7 +254,8 @@ class Flow:
     def _receive(self, chunk: Chunk) -> None:
         now = self.clock.now
         chunk.received = True
-        self.received += chunk.count
+        if not chunk.done:  # given up by a timeout: what was sent again counts
+            self.received += chunk.count
         arrival = self._backward.offer_small(now, ACK_BYTES)
         if arrival >= 0:
             self.clock.at(arrival + self._extra_s, self._acknowledge, chunk)
@@ -447,7 +448,8 @@ class Flow:
             self.control.lose_all(self)
         self.timed_out, self.recovering = True, False
         self._repeats.clear()
-        again = sorted([*self._to_repeat, *((c.start, c.count) for c in self._outstanding if not c.received)])
+        missing = ((c.start, c.count) for c in self._outstanding if c.count and not c.received)
+        again = sorted([*self._to_repeat, *missing])
         for c in self._outstanding:
             c.done = True
             if c.received:
@@ -456,6 +458,8 @@ class Flow:
                 self.lost += c.count
         self._outstanding.clear()
         self._to_repeat = deque(again)
+        if not again:  # only acknowledgements were lost
+            self.unacked = self.next
         self.in_flight = 0
         self.cwnd = 1
         self._high = self.next

@@ -96,9 +96,7 @@ SHARES = {  # by algorithm, length and number of flows, over the depths
 }
 
 
-def two_way_shares(
-    algorithm: str, full_bytes: Any, queue_bytes: Any, length: int
-) -> tuple[Any, ...]:
+def two_way_shares(algorithm: str, full_bytes: Any, queue_bytes: Any, length: int) -> tuple[Any, ...]:
     """Shares of a link's rate for `FLOWS` flows each way, scalars or traced by JAX.
 
     Lines over the depth lie between the table's entries, so that what is carried never falls as the rate
