@@ -126,21 +126,22 @@ def test_a_longer_way_gets_less_of_a_shared_queue(make):
 def test_the_table_of_shares_is_the_window_models():
     """One path and seed of the several that an entry is the mean of; the entries were also made monotone."""
     for algorithm, length, flows, depth in (
-        ("cubic", 6, 2, 1.0), ("cubic", 12, 1, 1.0), ("cubic", 24, 1, 1.0), ("cubic", 120, 1, 0.5),
-        ("reno", 6, 1, 4.0), ("reno", 24, 1, 2.0), ("bbr", 24, 2, 1.0),
+        ("cubic", 6, 2, 1.0), ("cubic", 12, 1, 1.0), ("cubic", 24, 1, 1.0), ("cubic", 24, 1, 4.0),
+        ("cubic", 120, 1, 0.5), ("reno", 6, 1, 4.0), ("reno", 24, 1, 2.0), ("bbr", 24, 2, 1.0),
     ):  # fmt: skip
         entry = SHARES[algorithm][LENGTHS.index(length)][FLOWS.index(flows)][DEPTHS.index(depth)]
         assert stream_share(algorithm, length, flows, depth, 170, 0.02) == pytest.approx(entry, abs=0.12)
 
 
 def test_the_law_is_near_what_gloo_took_first():
-    """The first exchange of each set of connections, 32 KiB to 4 MiB; 1 MiB is 6.5 % short, as on sockets."""
+    """The first exchange of each set of connections, 32 KiB to 4 MiB; one is a known miss, by 6.5 %."""
     known = load(RESULTS)
     points = [point for point in GRID if point.carrier == "gloo" and point.settled]
     assert len(points) == 4
-    for point in points:
-        first = known[point.name]["before_s"][0][0]
-        assert by_law(replace(point, fresh=True), 1) == pytest.approx(first, rel=0.07), point.name
+    errors = {p.name: by_law(replace(p, fresh=True), 1) / known[p.name]["before_s"][0][0] - 1 for p in points}
+    missed = "cubic-100M-40ms-1MiB-x1-settled-gloo"
+    assert [name for name, error in errors.items() if abs(error) > 0.06] == [missed]
+    assert errors[missed] > -0.066
 
 
 def test_what_linux_took():
@@ -169,7 +170,7 @@ COMPARED = Path(experiments.__file__).parent / "results/exchange_alone_predicted
 
 
 def test_the_committed_comparison_holds_its_bars():
-    """The law's on settled connections, the window model's on young ones; each misses the other's worst."""
+    """The law's on settled connections, the window model's on young ones, too."""
     said = json.loads(COMPARED.read_text())
     groups = said["summary"]
     assert summary(said["points"]) == groups
@@ -177,6 +178,7 @@ def test_the_committed_comparison_holds_its_bars():
     assert groups["without loss"]["law_mean"] <= 0.06
     assert groups["without loss"]["law_worst"] <= 0.25
     assert groups["without loss"]["windows_mean"] <= 0.06
+    assert groups["without loss"]["windows_worst"] <= 0.25
     assert groups["a third of the 78, drawn (seed 8312)"]["windows_mean"] <= 0.06
     young = groups["without loss, young instead of settled"]
     assert young["points"] == 78
