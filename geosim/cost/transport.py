@@ -31,6 +31,7 @@ _LOSS_BASED_GAIN = 1.2  # window at the end of slow start over the bandwidth-del
 _BBR_GAIN = 2.0  # its window over the bandwidth-delay product
 _BBR_LOSS_LIMIT = 0.2
 _LOSS_PARTS = 8
+_TINY = 1e-12
 _KEPT = {"cubic": _CUBIC_BETA, "reno": 0.5, "bbr": 1.0}
 _BBR_PACE_GAIN = 2.885  # as it starts up: 2 / ln 2
 _BBR_START_UP_GAIN = 2.89  # its largest window over the bandwidth-delay product
@@ -115,9 +116,16 @@ class Path:
         """As `window_limit`, before anything was lost (`time_under_loss`)."""
         return min(flows * self.flow_buffer_bytes, self.held_bytes)
 
+    def share_rate(self, flows: int, alone: bool = False) -> float:
+        """Bytes per second of the link that `flows` flows together reach, whatever their windows.
+
+        `alone`: nothing comes the other way for now.
+        """
+        return (1.0 if alone else share_of(self.stream_shares, flows)) * self.rate_bytes_per_s
+
     def open_rate(self, flows: int, alone: bool = False) -> float:
         """As `stream_rate`, before anything was lost."""
-        rate = (1.0 if alone else share_of(self.stream_shares, flows)) * self.rate_bytes_per_s
+        rate = self.share_rate(flows, alone)
         return min(rate, self.open_limit(flows) / self.rtt_s) if self.rtt_s > 0 else rate
 
     def initial_window(self, flows: int) -> float:
@@ -215,6 +223,7 @@ class Numbers:
     minimum = staticmethod(lambda a, b: a if a <= b else b)
     ceil = staticmethod(lambda value: float(math.ceil(value)))
     floor = staticmethod(lambda value: float(math.floor(value)))
+    logical_not = staticmethod(lambda value: not value)
     log2 = staticmethod(math.log2)
     exp2 = staticmethod(lambda value: math.ldexp(1.0, int(value)))  # of whole numbers, exactly
     log = staticmethod(math.log)
@@ -267,23 +276,27 @@ def send_time(
 ) -> Any:
     """Seconds from the first byte's leaving until the last byte's, scalars or arrays alike.
 
+    Never less with a longer way, if the last byte's crossing is counted, a lower rate or share, smaller
+    windows or more to send.
+
     Args:
         size_bytes, rate, rtt_s, window, limit, stream, paced: as of `slow_start`.
     """
     xp = namespace(size_bytes, rate, rtt_s, window, limit, stream)
-    took, rest = slow_start(size_bytes, rate, rtt_s, window, limit, stream, paced)
-    return took + rest / xp.minimum(xp.asarray(rate, dtype=float), stream)
+    took, rest, pace = slow_start(size_bytes, rate, rtt_s, window, limit, stream, paced)
+    return took + rest / xp.minimum(xp.minimum(xp.asarray(rate, dtype=float), stream), pace)
 
 
 def slow_start(
     size_bytes: Any, rate: Any, rtt_s: Any, window: Any, limit: Any, stream: Any, paced: Any = False
-) -> tuple[Any, Any]:
-    """Seconds from the first byte's leaving until the rest streams, and how many bytes are left then.
+) -> tuple[Any, Any, Any]:
+    """How a transfer begins: what it takes until the rest streams.
 
-    In round r of slow start `window` * 2^r leaves at `rate` and the flow then waits until a round trip has
-    passed since the round began. Once a round takes a round trip, what fills the path leaves at `rate` and
-    the rest streams. Where `limit` is below that, rounds of what streams in a round trip follow each other to
-    the end, and the last of them takes no round trip.
+    Windows leave a round trip apart, each twice the one before up to `limit`, until one takes a round trip;
+    then the rest streams. Flows reach `stream`, but make up for pauses: they have a credit of time, which a
+    window's head takes by leaving at `rate`, and what is left of a round trip adds. It is a round trip at
+    most, or less if that fills the path, and half a round trip at the start. With more, a shorter way could
+    be slower: half a round trip is what the last byte takes to cross.
 
     Args:
         size_bytes: on the wire.
@@ -291,33 +304,75 @@ def slow_start(
         rtt_s: round trip, seconds.
         window: at the start, bytes.
         limit: of the window, bytes.
-        stream: bytes per second once out of slow start, while as much goes the other way if it may.
-        paced: whether windows below what fills the path are spread over a round trip (`Path.paced`).
+        stream: bytes per second that flows reach, while as much goes the other way if it may.
+        paced: whether windows are spread over a round trip (`Path.paced`): no head leaves faster, and windows
+            at their limit stream, too.
+
+    Returns:
+        seconds until the rest streams, how many bytes are left then, and the most at which they may go in
+        bytes per second, beside `stream`.
     """
     xp = namespace(size_bytes, rate, rtt_s, window, limit, stream)
     size, rtt = xp.asarray(size_bytes, dtype=float), xp.asarray(rtt_s, dtype=float)
     rate = xp.asarray(rate, dtype=float)
-    full = xp.minimum(rate * rtt * (1 - 1e-12), limit)
-    first = xp.where(full > 0, xp.minimum(window, limit), 1.0)
-    most = xp.maximum(xp.ceil(xp.log2(xp.maximum(full, first) / first)), 0.0)
-    most = xp.where((most > 0) & (first * xp.exp2(most - 1) >= full), most - 1, most)
-    need = xp.maximum(xp.ceil(xp.log2(size / first + 1)) - 1, 0.0)
-    need = xp.where((need > 0) & (first * (xp.exp2(need) - 1) >= size), need - 1, need)
-    rounds = xp.minimum(most, need)
-    left = xp.maximum(size - first * (xp.exp2(rounds) - 1), 0.0)
-    short = limit < rate * rtt
-    # What is a whole number of windows but for rounding takes no round more.
-    each = xp.where(short, xp.minimum(xp.minimum(rate, stream) * rtt * (1 + 1e-12), limit), 1.0)
-    whole = xp.maximum(xp.ceil(left / each * (1 - 1e-12)) - 1, 0.0)
-    burst = xp.where(short, xp.where(paced, 0.0, left - whole * each), xp.minimum(left, rate * rtt))
-    rest = xp.where(short, xp.where(paced, left, 0.0), left - burst)
-    more = xp.where(short, xp.where(paced, 0.0, whole), 0.0)
-    early = need < most
-    took = (rounds + xp.where(early, 0.0, more)) * rtt + xp.where(early, left, burst) / rate
-    return took, xp.where(early, 0.0, rest)
+    share = xp.minimum(rate, stream)
+    held = share * rtt
+    room = xp.where(paced, 0.0, xp.minimum(rtt, rtt * (rate - share) / share))
+    credit = xp.minimum(room, 0.5 * rtt)
+    window = xp.where(rtt > 0, xp.minimum(window, limit), 1.0)
+    # Windows of less than a round trip, of which credit grows.
+    least = xp.maximum(xp.minimum(held, limit), window)
+    ramp = xp.ceil(xp.log2(least / window))
+    ramp = xp.where((ramp > 0) & (window * xp.exp2(ramp - 1) >= least), ramp - 1, ramp)
+    need = xp.maximum(xp.ceil(xp.log2(size * (1 - _TINY) / window + 1)) - 1, 0.0)
+    rounds = xp.minimum(ramp, need)
+    sent = window * (xp.exp2(rounds) - 1)
+    left = xp.maximum(size - sent, 0.0)
+    credit = xp.minimum(room, credit + rounds * rtt - sent / share)
+    window = xp.minimum(window * xp.exp2(rounds), limit)
+    # One more that takes longer, while credit lasts.
+    more = (need > ramp) & (window < limit) & (window < share * (rtt + credit) * (1 - _TINY))
+    credit = credit + xp.where(more, rtt - window / share, 0.0)
+    left = left - xp.where(more, window, 0.0)
+    window = xp.where(more, xp.minimum(2 * window, limit), window)
+    rounds = rounds + xp.where(more, 1.0, 0.0)
+    # Windows at their limit, to the end or while credit lasts; a whole one but for rounding is the last.
+    extra = window / share - rtt
+    alike = xp.maximum(xp.ceil(left / window * (1 - _TINY)) - 1, 0.0)
+    alike = xp.minimum(
+        alike, xp.where(extra > 0, xp.floor(credit / xp.where(extra > 0, extra, 1.0)), math.inf)
+    )
+    alike = xp.where((window >= limit) & xp.logical_not(paced), alike, 0.0)
+    left, rounds = left - alike * window, rounds + alike
+    credit = xp.maximum(xp.minimum(room, credit - alike * extra), 0.0)
+    streams = (window >= share * (rtt + credit) * (1 - _TINY)) | (paced & (window >= limit))
+    pace = xp.where(streams, window_pace(limit, rtt), math.inf)
+    head = xp.minimum(left, burst_head(credit, rate, xp.minimum(share, pace)))
+    return rounds * rtt + head / rate, left - head, pace
 
 
-LAWS = (window_after, window_restart, slow_start, send_time)  # those of arrays of paths
+def burst_head(credit_s: Any, rate: Any, stream: Any) -> Any:
+    """Bytes that leave at `rate`, so that sending takes `credit_s` less than at `stream`."""
+    xp = namespace(credit_s, rate, stream)
+    spare = rate - stream
+    return xp.where(spare > 0, credit_s * stream * rate / xp.where(spare > 0, spare, 1.0), 0.0)
+
+
+def window_pace(limit: Any, rtt_s: Any) -> Any:
+    """Bytes per second of windows of `limit`, spread over a round trip."""
+    xp = namespace(limit, rtt_s)
+    rtt = xp.asarray(rtt_s, dtype=float)
+    return xp.where(rtt > 0, limit / xp.where(rtt > 0, rtt, 1.0), math.inf)
+
+
+LAWS = (
+    window_after,
+    window_restart,
+    window_pace,
+    burst_head,
+    slow_start,
+    send_time,
+)  # those of arrays of paths
 
 
 def time_under_loss(
@@ -345,7 +400,9 @@ def time_under_loss(
         alone: nothing comes the other way for now.
     """
     limit, stream = path.open_limit(flows), path.open_rate(flows, alone)
-    free = send_time(size_bytes, path.rate_bytes_per_s, path.rtt_s, window, limit, stream, path.paced)
+    share = path.share_rate(flows, alone)
+    before = replace(path, loss_per_byte=0.0).paced
+    free = send_time(size_bytes, path.rate_bytes_per_s, path.rtt_s, window, limit, share, before)
     if path.loss_per_byte <= 0 or path.rtt_s <= 0:
         return free
     xp = namespace(size_bytes, window, sent_bytes)

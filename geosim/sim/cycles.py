@@ -6,7 +6,7 @@ Every line holds for one policy as well as for arrays of them: the same function
 
 from typing import Any, NamedTuple
 
-from geosim.cost.transport import namespace, send_time, window_after, window_restart
+from geosim.cost.transport import namespace, send_time, window_after, window_pace, window_restart
 from geosim.sim.batch import Batch
 
 _ROUNDS = 12  # cycles until TCP's windows have settled, at most
@@ -68,13 +68,14 @@ def _wire(row: Row, f: int, window: Any) -> tuple[Any, Any, Any]:
     part = xp.where(used, row.slice_bytes[f], 1.0)
     flight, stream = row.rtt_s / 2, row.stream[f]
     left = arrived = free = first = 0.0 * row.rtt_s
+    last = part / xp.minimum(xp.minimum(row.rate, stream), window_pace(limit, row.rtt_s))
     hops = xp.max(row.hops)
     for hop in range(hops):
         now = used & (hop < row.hops)
         # The first slice is there, and the link has sent the payload before; the last slice comes last.
         begin = xp.maximum(free, first)
         free = begin + send_time(safe, row.rate, row.rtt_s, window, limit, stream, row.paced)
-        end = xp.maximum(free, arrived + part / xp.minimum(row.rate, stream)) if hop else free
+        end = xp.maximum(free, arrived + last) if hop else free
         if hop + 1 < hops:
             first = begin + send_time(part, row.rate, row.rtt_s, window, limit, stream, row.paced) + flight
         left = xp.where(now, end, left)

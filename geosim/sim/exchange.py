@@ -48,7 +48,7 @@ class Law:
     """How a fragment's payloads go over a link.
 
     Attributes:
-        limit, first: of TCP's window; paced: as of `Path`. alone, opposed: rates out of slow start, without
+        limit, first: of TCP's window; paced: as of `Path`. alone, opposed: what its flows reach, without
         and with traffic on the way back. slice_bytes: on the wire, of what has to come before a payload can
         be passed on; slice_s: how long the last of it takes.
     """
@@ -68,11 +68,12 @@ class Law:
     def of(cls, link: LinkPlan, plan: FragmentPlan) -> "Law":
         """That of a link and a fragment."""
         path, flows = link.path_of(plan), plan.flows
-        size, alone = plan.payload_bytes * link.wire_per_payload, path.stream_rate(flows, alone=True)
+        size = plan.payload_bytes * link.wire_per_payload
         part = plan.slice_share * size
         return cls(
-            link, flows, size, path.window_limit(flows), path.initial_window(flows), alone,
-            path.stream_rate(flows), path.paced, part, part / min(path.rate_bytes_per_s, alone),
+            link, flows, size, path.window_limit(flows), path.initial_window(flows),
+            path.share_rate(flows, alone=True), path.share_rate(flows), path.paced, part,
+            part / path.stream_rate(flows, alone=True),
         )  # fmt: skip
 
 

@@ -1,10 +1,10 @@
 """A transfer on its links: n equal TCP flows with what is left of them, through bursts, pauses and stream.
 
-In slow start a flow sends its window in a burst at its share and pauses until a round trip has passed since
-the burst began; then the window has doubled. Once a burst takes a round trip, what fills the path leaves in a
-burst and the rest streams. Where the window's limit is below that, bursts and pauses go on, as long as no
-other flow shares the links; then the rest streams (the law is `cost.transport.send_time`; here shares change
-under way). Bytes are on the wire.
+A flow sends its window and pauses until a round trip has passed since it began; then the window has doubled.
+A window's head leaves at all that the links give, as far as the flow has credit, and the rest of it at what
+flows reach. Once a window takes a round trip the rest streams. Where the window's limit is below that,
+windows and pauses go on, as long as no other flow shares the links; then the rest streams (the law is
+`cost.transport.slow_start`; here shares change under way). Bytes are on the wire.
 """
 
 import math
@@ -20,10 +20,10 @@ TINY_SHARE_OF_TIME = 1e-15  # a few units in the last place of the clock
 
 @dataclass(frozen=True)
 class Ramp:
-    """How n equal TCP flows start: round trip, window now and at most (of all), rate once it is full.
+    """How n equal TCP flows start: round trip, window now and at most (of all), what they reach of a link.
 
-    `opposed` is that rate while flows are on the way back. `paced`: out of slow start no window below what
-    fills the path leaves in a burst.
+    `opposed` is that rate while flows are on the way back. `paced`: windows are spread over a round trip
+    (`cost.transport.slow_start`).
     """
 
     flows: int = 1
@@ -35,14 +35,19 @@ class Ramp:
     paced: bool = False
 
 
+HEAD, BODY, STREAM = range(3)
+
+
 class Flow:
     """n equal TCP flows with one transfer: what is left of it and how fast it goes now.
 
     Attributes:
-        most: what a window has to be for slow start to be over. filling: what then leaves at once; infinite:
-            nothing, it streams. short: whether it goes on in bursts and pauses then.
+        phase: what moves now: a window's head, at the links' own rate; the rest of a window, at what flows
+            reach; or all the rest, which the window's limit bounds, too. burst: bytes of it. body: what
+            follows the head. credit: seconds that heads may save. room: at most.
+        share: what flows reach of the narrowest link while flows are on the way back. pace: the window's
+            limit in a round trip. short: whether windows at their limit leave one at a time.
         top: what the narrowest of its links carries.
-        pauses: whether the burst under way is followed by a pause until its round trip is over.
         since: when `left` and `burst` were true.
         alone: whether it meets no other flow and goes through its bursts without further alarms.
         is_opposed: whether flows are on the way back.
@@ -52,24 +57,27 @@ class Flow:
     __slots__ = (
         "alarm",
         "alone",
+        "body",
         "burst",
+        "credit",
         "done",
-        "filling",
         "is_opposed",
         "left",
         "limit",
         "mark",
         "mark_left",
-        "most",
         "n",
         "opposed",
+        "pace",
         "paced",
         "paused_until",
-        "pauses",
+        "phase",
         "rate",
+        "room",
         "round_start",
         "route",
         "rtt_s",
+        "share",
         "short",
         "since",
         "size",
@@ -99,38 +107,62 @@ class Flow:
         self.alone = False
         self.rate = 0.0
         self.since = now
-        self.begin_round(now)
+        self.begin(now)
 
     @property
     def cap(self) -> float:
-        """The most that goes per second once out of slow start; no bound inside a burst."""
-        if self.burst < math.inf:
+        """The most that goes per second now, whatever the links give."""
+        if self.phase == HEAD:
             return math.inf
-        return self.opposed if self.is_opposed else self.stream
+        reached = self.opposed if self.is_opposed else self.stream
+        return min(reached, self.pace) if self.phase == STREAM else reached
+
+    def begin(self, now: float) -> None:
+        """From now on the first window leaves."""
+        self.credit = min(self.room, 0.5 * self.rtt_s)
+        self.begin_round(now)
 
     def begin_round(self, now: float) -> None:
-        """From now on a window leaves at once, or what fills the path, or all that is left."""
-        self.round_start = now
-        self.paused_until = -1.0
-        early = self.window < self.most
-        self.burst = self.window if early else self.filling
-        self.pauses = early or self.short
+        """From now on a window leaves, or all that is left."""
+        self.round_start, self.paused_until = now, -1.0
+        self.phase, self.burst, self.body = self._round(self.window, self.credit)
+
+    def _round(self, window: float, credit: float) -> tuple[int, float, float]:
+        """How a window begins: phase, burst and body."""
+        if self.top == 0 < self.rtt_s:
+            return BODY, window, 0.0
+        takes_all = window >= self.share * (self.rtt_s + credit) * (1 - TINY)
+        if takes_all or (self.paced and window >= self.limit):
+            rate, body = min(self.share, self.pace), math.inf
+        else:
+            rate, body = self.share, window
+        spare = self.top - rate
+        if credit <= 0 or spare <= 0:
+            return (STREAM if body == math.inf else BODY), body, 0.0
+        head = min(credit * rate * self.top / spare, body)
+        return HEAD, head, body - head
 
     def fit(self, full: float) -> None:
         """The narrowest of its links carries so many bytes in a round trip."""
-        down = full == 0 < self.rtt_s
-        self.most = self.limit if down else min(self.limit, full * (1 - TINY))
         self.top = full / self.rtt_s if self.rtt_s > 0 else 0.0
-        self.short = not self.paced and self.limit < full
-        if self.short:
-            self.filling = min(full, self.opposed * self.rtt_s * (1 + TINY), self.limit)
-        else:
-            self.filling = full if self.limit >= full > 0 else math.inf
+        self.share = min(self.opposed, self.top)
+        self.short = not self.paced and self.limit < self.share * self.rtt_s
+        self.pace = self.limit / self.rtt_s if self.rtt_s > 0 else math.inf
+        self.room = 0.0
+        if not self.paced and 0 < self.share < self.top:
+            self.room = min(self.rtt_s, self.rtt_s * (self.top - self.share) / self.share)
+
+    def end_pause(self, now: float) -> None:
+        """A round trip is over: the window has doubled."""
+        if self.share > 0:
+            self.credit = min(self.room, self.credit + self.rtt_s - self.window / self.share)
+        self.window = min(2 * self.window, self.limit)
+        self.begin_round(now)
 
     def give_up_bursts(self) -> None:
-        """From now on others share its links: once out of slow start it goes on without bursts and pauses."""
-        if self.short and self.window >= self.most:
-            self.burst, self.paused_until, self.pauses = math.inf, -1.0, False
+        """From now on others share its links: out of slow start it goes on without windows and pauses."""
+        if self.short and self.window >= self.limit:
+            self.phase, self.burst, self.paused_until = STREAM, math.inf, -1.0
 
     def advance(self, now: float) -> float:
         """Bring the bytes up to now; how many have moved."""
@@ -155,13 +187,16 @@ class Flow:
             return True
         if self.paused_until >= 0:
             if self.paused_until <= now:
-                self.window = min(2 * self.window, self.limit)
-                self.begin_round(now)
+                self.end_pause(now)
         elif self.burst <= tiny:
             until = self.round_start + self.rtt_s
-            self.burst = math.inf
-            if self.pauses and now < until - TINY * (1 + now):
-                self.paused_until = until
+            if self.body > tiny:
+                self.phase = STREAM if self.body == math.inf else BODY
+                self.burst, self.body = self.body, 0.0
+            elif now < until - TINY * (1 + now):
+                self.burst, self.paused_until = math.inf, until
+            else:
+                self.phase, self.burst = STREAM, math.inf
         return False
 
     def part_ends(self, rate: float) -> float:
@@ -179,7 +214,7 @@ class Flow:
         """Go through bursts and pauses at the rate of links without other flows, to a time or the end."""
         (
             self.left, self.burst, self.since, self.round_start, self.paused_until, self.window, self.rate,
-            self.pauses,
+            self.phase, self.body, self.credit,
         ) = self._after(self.left, rate, until)  # fmt: skip
 
     def ends(self, left: float, rate: float) -> float:
@@ -188,22 +223,23 @@ class Flow:
 
     def _after(
         self, left: float, rate: float, until: float
-    ) -> tuple[float, float, float, float, float, float, float, bool]:
+    ) -> tuple[float, float, float, float, float, float, float, int, float, float]:
         """What `run` comes to, with `left` bytes to go: all that it changes, in its order.
 
         It is what `part_ends`, `advance` and `is_through` do by turns, on plain variables, since most of a
         run's time goes here.
         """
         burst, since, round_start, paused = self.burst, self.since, self.round_start, self.paused_until
-        window, limit, rtt_s, most, filling = self.window, self.limit, self.rtt_s, self.most, self.filling
-        pauses, short = self.pauses, self.short
-        streaming = min(self.opposed if self.is_opposed else self.stream, rate)
+        window, limit, rtt_s, share, room = self.window, self.limit, self.rtt_s, self.share, self.room
+        phase, body, credit = self.phase, self.body, self.credit
+        reached = min(self.opposed if self.is_opposed else self.stream, rate)
+        streaming = min(reached, self.pace)
         infinite = math.inf
         while True:
             if paused >= 0:
                 speed, end = 0.0, paused
             else:
-                speed = rate if burst < infinite else streaming
+                speed = streaming if phase == STREAM else reached if phase == BODY else rate
                 end = since + (left if left < burst else burst) / speed if speed > 0 else infinite
             stops = end > until or end == infinite
             if stops:
@@ -217,30 +253,40 @@ class Flow:
             since = end
             tiny = TINY_BYTES + speed * TINY_SHARE_OF_TIME * (1 + since)
             if stops or left <= tiny:
-                return left, burst, since, round_start, paused, window, speed, pauses
+                return left, burst, since, round_start, paused, window, speed, phase, body, credit
             if paused >= 0:
-                window = 2 * window if 2 * window < limit else limit
                 round_start, paused = since, -1.0
-                if window < most:
-                    burst = window
-                else:
-                    burst, pauses = filling, short
-                    if short and left > filling:
-                        # Rounds alike at once, up to the last one; what the clock cannot tell is none.
-                        told = left - slack(rate, since)
-                        rounds = max(math.ceil(told / filling * (1 - TINY)) - 1.0, 0.0)
-                        more = rounds
-                        if until < infinite:
-                            rounds = min(rounds, math.floor((until - since) / rtt_s))
-                        left -= rounds * filling
-                        if rounds == more and left > filling:
-                            left = filling
-                        since += rounds * rtt_s
-                        round_start = since
+                if share > 0:
+                    credit = min(room, credit + rtt_s - window / share)
+                window = 2 * window if 2 * window < limit else limit
+                if window == limit and left > limit and share > 0 and not self.paced:
+                    rounds, left = self._rounds_alike(left, credit, since, until)
+                    credit = max(min(room, credit - rounds * (limit / share - rtt_s)), 0.0)
+                    since += rounds * rtt_s
+                    round_start = since
+                phase, burst, body = self._round(window, credit)
             elif burst <= tiny:
-                burst = infinite
-                if pauses and since < round_start + rtt_s - TINY * (1 + since):
-                    paused = round_start + rtt_s
+                if body > tiny:
+                    phase, burst, body = STREAM if body == infinite else BODY, body, 0.0
+                elif since < round_start + rtt_s - TINY * (1 + since):
+                    burst, paused, body = infinite, round_start + rtt_s, 0.0
+                else:
+                    phase, burst, body = STREAM, infinite, 0.0
+
+    def _rounds_alike(self, left: float, credit: float, since: float, until: float) -> tuple[float, float]:
+        """How many windows at their limit leave whole until a time, with credit left, and what is left then.
+
+        The last one is not among them; what the clock cannot tell from none is none.
+        """
+        told = left - slack(self.top, since)
+        whole = max(math.ceil(told / self.limit * (1 - TINY)) - 1.0, 0.0)
+        rounds, extra = whole, self.limit / self.share - self.rtt_s
+        if extra > 0:
+            rounds = min(rounds, float(math.floor(credit / extra)))
+        if until < math.inf:
+            rounds = min(rounds, float(math.floor((until - since) / self.rtt_s)))
+        left -= rounds * self.limit
+        return rounds, min(left, self.limit) if rounds == whole else left
 
 
 def slack(rate: float, now: float) -> float:

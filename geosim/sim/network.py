@@ -146,7 +146,7 @@ class Network:
         for flow in self._on[link]:
             self._advance(flow)
             flow.left = flow.size
-            flow.begin_round(self.env.now)
+            flow.begin(self.env.now)
         self._change(self._on[link])
 
     def carried_by_now(self) -> list[float]:

@@ -30,7 +30,7 @@ def link_columns(problem: Problem, link: LinkPlan) -> tuple[dict[str, Any], dict
         "slice_bytes": [f.slice_share * f.payload_bytes * link.wire_per_payload for f in problem.fragments],
         "window_limit": [path.window_limit(flows) for path, flows in paths],
         "window_first": [path.initial_window(flows) for path, flows in paths],
-        "stream": [path.stream_rate(flows) for path, flows in paths],
+        "stream": [path.share_rate(flows) for path, flows in paths],
     }
     return scalars, lists
 

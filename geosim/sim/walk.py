@@ -61,9 +61,9 @@ class Walk:
             "wire": np.array([link.wire_per_payload for link in p.links]),
             "limit": np.array([[k.path_of(f).window_limit(f.flows) for k in p.links] for f in p.fragments]),
             "first": np.array([[k.path_of(f).initial_window(f.flows) for k in p.links] for f in p.fragments]),
-            "stream": np.array([[k.path_of(f).stream_rate(f.flows) for k in p.links] for f in p.fragments]),
+            "stream": np.array([[k.path_of(f).share_rate(f.flows) for k in p.links] for f in p.fragments]),
             "alone": np.array(
-                [[k.path_of(f).stream_rate(f.flows, True) for k in p.links] for f in p.fragments]
+                [[k.path_of(f).share_rate(f.flows, True) for k in p.links] for f in p.fragments]
             ),
             "room": np.array([[k.payloads_buffered(f) for k in p.links] for f in p.fragments]),
         }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from geosim.cost import Problem
-from geosim.cost.transport import slow_start, window_after, window_restart
+from geosim.cost.transport import slow_start, window_after, window_pace, window_restart
 
 Moment = list[np.ndarray]
 Numbers = dict[str, np.ndarray]
@@ -140,9 +140,9 @@ class _Pass:
             first.append(begin + self._slice_s(link, window) + flight if k in lines.needed else begin)
             if need is not None:
                 last = of["share"][f] * of["payload"][f] * of["wire"][link]
-                end = np.maximum(
-                    end, arrived[need] + last / np.minimum(of["rate"][link], of["alone"][f, link])
-                )
+                reached = np.minimum(of["rate"][link], of["alone"][f, link])
+                pace = window_pace(of["limit"][f, link], of["rtt"][link])
+                end = np.maximum(end, arrived[need] + last / np.minimum(reached, pace))
                 self.state.silent[link] = np.maximum(self.state.silent[link], end)
             arrived.append(end + flight)
             self.done[transfer.source] = np.maximum(self.done[transfer.source], taken)
@@ -175,8 +175,9 @@ class _Pass:
         of, f = self.of, self.f
         size = of["share"][f] * of["payload"][f] * of["wire"][link]
         laws = of["rate"][link], of["rtt"][link], window, of["limit"][f, link], of["stream"][f, link]
-        took, rest = slow_start(size, *laws, of["paced"][link])
-        return np.asarray(took + rest / np.minimum(of["rate"][link], of["alone"][f, link]))
+        took, rest, pace = slow_start(size, *laws, of["paced"][link])
+        reached = np.minimum(of["rate"][link], of["alone"][f, link])
+        return np.asarray(took + rest / np.minimum(reached, pace))
 
     def _window(self, link: int, asked: np.ndarray) -> np.ndarray:
         """TCP's window at a transfer's start."""
@@ -202,8 +203,9 @@ class _Pass:
         """When the last of so many bytes leaves."""
         of, f = self.of, self.f
         laws = of["rate"][link], of["rtt"][link], window, of["limit"][f, link], of["stream"][f, link]
-        took, rest = slow_start(size, *laws, of["paced"][link])
-        at, alone, opposed = begin + took, of["alone"][f, link], of["stream"][f, link]
+        took, rest, pace = slow_start(size, *laws, of["paced"][link])
+        at = begin + took
+        alone, opposed = (np.minimum(of[name][f, link], pace) for name in ("alone", "stream"))
         if self.lines.on_back[link] and (alone != opposed).any():
             for start, end in self._on_back(link):
                 goes = np.minimum(np.maximum(start - at, 0.0), rest / alone)

@@ -9,53 +9,97 @@ from geosim.sim.lonely.compiled import inner
 
 # As in `sim.flow`.
 TINY, TINY_BYTES, TINY_SHARE_OF_TIME = 1e-12, 1e-6, 1e-15
+HEAD, BODY, STREAM = range(3)
 
 
 @inner
-def begin_round(f: Any, now: float) -> None:
+def begin(f: Any, now: float) -> None:
+    f.credit = min(_room(f), 0.5 * f.rtt)
+    _begin_round(f, now)
+
+
+@inner
+def _begin_round(f: Any, now: float) -> None:
     f.round, f.paused = now, -1.0
-    f.burst = f.in_flight if f.in_flight < _most(f) else _filling(f)
+    f.phase, f.burst, f.body = _round(f, f.in_flight, f.credit)
 
 
 @inner
-def _most(f: Any) -> float:
-    full = f.rtt * f.rate
-    return f.limit if full == 0 and f.rtt > 0 else min(f.limit, full * (1 - TINY))
+def _round(f: Any, window: float, credit: float) -> tuple[int, float, float]:
+    peak = top(f)
+    if peak == 0 < f.rtt:
+        return BODY, window, 0.0
+    share = min(f.opposed, peak)
+    rate, body = share, window
+    if window >= share * (f.rtt + credit) * (1 - TINY) or (f.paced and window >= f.limit):
+        rate, body = min(share, pace(f)), math.inf
+    spare = peak - rate
+    if credit <= 0 or spare <= 0:
+        return STREAM if body == math.inf else BODY, body, 0.0
+    head = min(credit * rate * peak / spare, body)
+    return HEAD, head, body - head
 
 
 @inner
-def _filling(f: Any) -> float:
-    full = f.rtt * f.rate
-    if _is_short(f):
-        return min(min(full, f.opposed * f.rtt * (1 + TINY)), f.limit)
-    return full if f.limit >= full and full > 0 else math.inf
+def top(f: Any) -> float:
+    return f.rtt * f.rate / f.rtt if f.rtt > 0 else 0.0  # as `Flow.top`
 
 
 @inner
-def _is_short(f: Any) -> bool:
-    return not f.paced and f.limit < f.rtt * f.rate
+def _share(f: Any) -> float:
+    return min(f.opposed, top(f))
 
 
 @inner
-def _rounds_alike(f: Any, left: float, since: float, until: float) -> tuple[float, float]:
-    """How many go at once, and how many bytes are left then."""
-    filling = _filling(f)
-    told = left - slack(f.rate, since)
-    rounds = max(np.ceil(told / filling * (1 - TINY)) - 1.0, 0.0)
-    more = rounds
+def _room(f: Any) -> float:
+    peak, share = top(f), _share(f)
+    return 0.0 if f.paced or not 0 < share < peak else min(f.rtt, f.rtt * (peak - share) / share)
+
+
+@inner
+def pace(f: Any) -> float:
+    return f.limit / f.rtt if f.rtt > 0 else math.inf
+
+
+@inner
+def _later(f: Any, window: float, credit: float) -> tuple[float, float]:
+    """A round trip later: the window and the credit."""
+    share = _share(f)
+    if share > 0:
+        credit = min(_room(f), credit + f.rtt - window / share)
+    return min(2 * window, f.limit), credit
+
+
+@inner
+def _rounds_alike(
+    f: Any, left: float, credit: float, since: float, until: float
+) -> tuple[float, float, float]:
+    """How many go at once, and how many bytes and what credit are left then."""
+    share = _share(f)
+    told = left - slack(top(f), since)
+    whole = max(np.ceil(told / f.limit * (1 - TINY)) - 1.0, 0.0)
+    rounds, extra = whole, f.limit / share - f.rtt
+    if extra > 0:
+        rounds = min(rounds, np.floor(credit / extra))
     if until < math.inf:
         rounds = min(rounds, np.floor((until - since) / f.rtt))
-    left -= rounds * filling
-    if rounds == more and left > filling:
-        left = filling
-    return rounds, left
+    left -= rounds * f.limit
+    if rounds == whole:
+        left = min(left, f.limit)
+    return rounds, left, max(min(_room(f), credit - rounds * extra), 0.0)
 
 
 @inner
-def cap(f: Any) -> float:
-    if f.burst < math.inf:
+def _are_alike(f: Any, window: float, left: float) -> bool:
+    return window == f.limit and left > f.limit and _share(f) > 0 and not f.paced
+
+
+@inner
+def _cap(f: Any) -> float:
+    if f.phase == HEAD:
         return math.inf
-    return f.opposed if f.is_opposed else f.stream
+    reached = f.opposed if f.is_opposed else f.stream
+    return min(reached, pace(f)) if f.phase == STREAM else reached
 
 
 @inner
@@ -81,13 +125,17 @@ def is_through(f: Any, now: float) -> bool:
         return True
     if f.paused >= 0:
         if f.paused <= now:
-            f.in_flight = min(2 * f.in_flight, f.limit)
-            begin_round(f, now)
+            f.in_flight, f.credit = _later(f, f.in_flight, f.credit)
+            _begin_round(f, now)
     elif f.burst <= tiny:
         until = f.round + f.rtt
-        f.burst = math.inf
-        if (f.in_flight < _most(f) or _is_short(f)) and now < until - TINY * (1 + now):
-            f.paused = until
+        if f.body > tiny:
+            f.phase = STREAM if f.body == math.inf else BODY
+            f.burst, f.body = f.body, 0.0
+        elif now < until - TINY * (1 + now):
+            f.burst, f.paused = math.inf, until
+        else:
+            f.phase, f.burst = STREAM, math.inf
     return False
 
 
@@ -103,7 +151,7 @@ def part_ends(f: Any, rate: float) -> float:
 @inner
 def run(f: Any, until: float) -> None:
     while True:
-        end = part_ends(f, min(cap(f), f.rate))
+        end = part_ends(f, min(_cap(f), f.rate))
         if end > until:
             advance(f, until)
             return
@@ -111,31 +159,30 @@ def run(f: Any, until: float) -> None:
         was_paused = f.paused >= 0
         if is_through(f, end):
             return
-        if was_paused and f.paused < 0 and f.in_flight >= _most(f) and _is_short(f) and f.left > _filling(f):
-            rounds, f.left = _rounds_alike(f, f.left, f.since, until)
+        if was_paused and f.paused < 0 and _are_alike(f, f.in_flight, f.left):
+            rounds, f.left, f.credit = _rounds_alike(f, f.left, f.credit, f.since, until)
             f.since += rounds * f.rtt
-            f.round = f.since
+            _begin_round(f, f.since)
 
 
 @inner
 def end_alone(f: Any, left: float, since: float, round_start: float, is_opposed: int) -> float:
     """When `left` bytes have left: `run` to the end, of a copy whose numbers are never stored."""
-    burst, paused, window = f.burst, f.paused, f.in_flight
-    stream = min(f.opposed if is_opposed else f.stream, f.rate)
-    most, filling, short = _most(f), _filling(f), _is_short(f)
-    pauses = window < most or short
+    burst, body, phase, paused = f.burst, f.body, f.phase, f.paused
+    window, credit = f.in_flight, f.credit
+    reached = min(f.opposed if is_opposed else f.stream, f.rate)
+    streaming = min(reached, pace(f))
     while True:
         if paused >= 0:
             since = round_start = paused
             paused = -1.0
-            window = min(2 * window, f.limit)
-            burst = window if window < most else filling
-            pauses = window < most or short
-            if short and window >= most and left > filling:
-                rounds, left = _rounds_alike(f, left, since, math.inf)
+            window, credit = _later(f, window, credit)
+            if _are_alike(f, window, left):
+                rounds, left, credit = _rounds_alike(f, left, credit, since, math.inf)
                 since += rounds * f.rtt
                 round_start = since
-        speed = f.rate if burst < math.inf else stream
+            phase, burst, body = _round(f, window, credit)
+        speed = streaming if phase == STREAM else reached if phase == BODY else f.rate
         end = since + min(left, burst) / speed
         if end > since:
             moved = min(speed * (end - since), left)
@@ -146,9 +193,12 @@ def end_alone(f: Any, left: float, since: float, round_start: float, is_opposed:
         if left <= tiny:
             return since
         if burst <= tiny:
-            burst = math.inf
-            if pauses and since < round_start + f.rtt - TINY * (1 + since):
-                paused = round_start + f.rtt
+            if body > tiny:
+                phase, burst, body = STREAM if body == math.inf else BODY, body, 0.0
+            elif since < round_start + f.rtt - TINY * (1 + since):
+                burst, paused, body = math.inf, round_start + f.rtt, 0.0
+            else:
+                phase, burst, body = STREAM, math.inf, 0.0
 
 
 @inner

@@ -3,7 +3,7 @@
 from typing import Any
 
 from geosim.sim.lonely.compiled import inner
-from geosim.sim.lonely.flow import end_alone, run, slack
+from geosim.sim.lonely.flow import end_alone, run, slack, top
 from geosim.sim.lonely.heap import CHANGED, LEFT, MARKED, add_now, set_alarm
 
 
@@ -27,8 +27,7 @@ def move(f: Any, now: float) -> None:
 def advance(s: Any, link: int, now: float) -> None:
     f = s.links[link]
     move(f, now)
-    top = f.rtt * f.rate / f.rtt if f.rtt > 0 else 0.0  # as `Flow.top`
-    if f.has_mark and f.left - f.mark_left <= slack(max(f.speed, top), now):
+    if f.has_mark and f.left - f.mark_left <= slack(max(f.speed, top(f)), now):
         f.has_mark = 0
         add_now(s, now, MARKED, link, f.mark_place)
 

@@ -20,8 +20,9 @@ _LAWS = {
 }  # fmt: skip
 _KEPT = {"window": float, "silent": float, "free": float, "carried": float, "drawn": int}
 _FLOW = {
-    "left": float, "burst": float, "since": float, "speed": float, "round": float, "paused": float,
-    "in_flight": float, "is_opposed": int, "mark_left": float, "has_mark": int,
+    "left": float, "burst": float, "body": float, "credit": float, "phase": int, "since": float,
+    "speed": float, "round": float, "paused": float, "in_flight": float, "is_opposed": int,
+    "mark_left": float, "has_mark": int,
 }  # fmt: skip
 _QUEUE = {
     "on": int, "is_busy": int, "head": int, "tail": int, "ready": int, "sent": int, "mark_place": int,
@@ -145,9 +146,7 @@ def laws_of(wan: Wan, fragment: FragmentPlan) -> dict[str, np.ndarray | float]:
         "flows": float(flows),
         "limit": np.array([path.window_limit(flows) for path in paths]),
         "first": np.array([path.initial_window(flows) for path in paths]),
-        "stream": np.array([path.stream_rate(flows, alone=True) for path in paths]),
-        "opposed": np.array(
-            [min(path.stream_rate(flows), path.stream_rate(flows, alone=True)) for path in paths]
-        ),
+        "stream": np.array([path.share_rate(flows, alone=True) for path in paths]),
+        "opposed": np.array([path.share_rate(flows) for path in paths]),
         "held": np.array([plan.payloads_buffered(fragment) for plan in plans]),
     }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from geosim.sim.lonely.compiled import Array, inner
-from geosim.sim.lonely.flow import begin_round, end_alone, window_after, window_restart
+from geosim.sim.lonely.flow import begin, end_alone, pace, window_after, window_restart
 from geosim.sim.lonely.heap import ARRIVE, FREE, PASS_ON, START, TAKE, THROUGH, push, set_alarm
 from geosim.sim.lonely.links import draw, oppose
 
@@ -106,7 +106,7 @@ def _send(s: Any, k: int, now: float) -> None:
     f.window = window_after(window, f.payload, f.limit)
     f.left, f.since, f.speed, f.in_flight = f.payload, now, 0.0, min(window, f.limit)
     f.is_opposed = 1 if f.back >= 0 and s.links[f.back].on >= 0 else 0
-    begin_round(f, now)
+    begin(f, now)
     oppose(s, f.back, 1, now)
     f.on = k
     whole = np.floor(f.held)
@@ -147,7 +147,7 @@ def _cross(s: Any, k: int, last: float, now: float) -> None:
 
 @inner
 def _last_slice(w: Any) -> float:
-    return w.slice / min(w.rate, w.stream)
+    return w.slice / min(w.rate, w.stream, pace(w))
 
 
 @inner
