@@ -99,11 +99,14 @@ class AllReduce:
         return tuple(self.wan.payload(*way, total_bytes, self.ranks) for way in self.wan.ways)
 
     def times(self, crossings: Iterable[tuple[Path, float]]) -> np.ndarray:
-        """Seconds of each bucket, over each way's path and what a byte of payload takes on it, in order."""
-        edges = {
-            way: ring.Edge(path, wire, self.wan.flows(*way, self.nccl))
-            for way, (path, wire) in zip(self.wan.ways, crossings, strict=True)
-        }
+        """Seconds of each bucket, over each way's path and what a byte of payload takes on it, in order.
+
+        Buckets follow each other without silence, so that on the wire a step's are one long exchange.
+        """
+        edges = {}
+        for way, payload, (path, wire) in zip(self.wan.ways, self.payload_bytes, crossings, strict=True):
+            flows = self.wan.flows(*way, self.nccl)
+            edges[way] = ring.Edge(path.for_exchange(payload * wire, flows), wire, flows)
         each = self._warm(edges) + self.stall_s
         each[0] += ring.ramp_time(
             max(self.payload_bytes), tuple(edges.values()), self.silence_s, self._flight_bytes()

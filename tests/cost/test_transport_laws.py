@@ -7,11 +7,10 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from geosim.cost.tcp.exchange import Duplex, exchanges
-from geosim.cost.tcp.shares import LENGTHS, share_of, shares_at, two_way_shares
 from geosim.cost.transport import (
     loss_window,
     make_path,
@@ -334,50 +333,6 @@ def test_under_loss_the_law_is_near_the_window_model(
         segments * 1448, wan(rate, rtt, loss=loss, congestion_control=algorithm), "a", two_way=True
     )
     assert law - rtt / 2 == pytest.approx(seen, rel=0.25)
-
-
-def share_at(algorithm: str, full: float, queue: float, flows: int, length: float) -> float:
-    by_length = tuple(two_way_shares(algorithm, full, queue, known) for known in LENGTHS)
-    return float(share_of(shares_at(by_length, length), flows))
-
-
-SHARED = (
-    ALGORITHMS, st.floats(1.0, 1e9), st.floats(1.0, 1e9), st.floats(1.0, 10.0), st.integers(1, 20),
-    st.floats(0.1, 1e3),
-)  # fmt: skip
-
-
-@given(*SHARED)
-def test_a_deeper_queue_never_lowers_the_two_way_share(
-    algorithm: str, full: float, queue: float, deeper: float, flows: int, length: float
-) -> None:
-    share = share_at(algorithm, full, queue, flows, length)
-    assert 0.3 <= share <= 1
-    assert share_at(algorithm, full, queue * deeper, flows, length) >= share
-
-
-@given(*SHARED)
-def test_more_rate_never_carries_less_both_ways(
-    algorithm: str, full: float, queue: float, more: float, flows: int, length: float
-) -> None:
-    """At one round trip, queue and size, the bandwidth-delay product grows with the rate."""
-    carried = full * share_at(algorithm, full, queue, flows, length)
-    faster = more * full * share_at(algorithm, full * more, queue, flows, length / more)
-    assert faster >= carried * (1 - 1e-9)
-
-
-@given(*SHARED)
-def test_more_bytes_never_stream_in_less_time_both_ways(
-    algorithm: str, full: float, queue: float, more: float, flows: int, length: float
-) -> None:
-    few = length / share_at(algorithm, full, queue, flows, length)
-    many = more * length / share_at(algorithm, full, queue, flows, length * more)
-    assert many >= few * (1 - 1e-9)
-
-
-def test_an_endless_queue_and_one_way_leave_all_of_the_link() -> None:
-    assert all(two_way_shares("cubic", 1e6, float("inf"), length) == (1, 1, 1, 1) for length in LENGTHS)
-    assert set(make_path(wan(queue_bytes=1.0), "a", two_way=False).stream_shares) == {1.0}
 
 
 def largest_burst(window: float, size: float) -> float:

@@ -16,14 +16,13 @@ from experiments.exchange_alone.compare import interval, summary
 from experiments.exchange_alone.grid import GRID
 from experiments.exchange_alone.predict import by_law, by_windows, exchanges_of, link_of
 from experiments.exchange_alone.store import RESULTS, load
-from experiments.two_way_shares import stream_share
 from geosim.cost.tcp.clock import Clock
 from geosim.cost.tcp.cubic import Cubic
 from geosim.cost.tcp.exchange import Duplex, exchanges
 from geosim.cost.tcp.flow import Flow
 from geosim.cost.tcp.queue import Queue
 from geosim.cost.tcp.reno import Reno
-from geosim.cost.tcp.shares import DEPTHS, FLOWS, LENGTHS, SHARES
+from geosim.cost.tcp.shares import FLOWS, LENGTHS, SHARES
 
 ALGORITHMS = ("cubic", "reno", "bbr")
 
@@ -121,16 +120,6 @@ def test_a_longer_way_gets_less_of_a_shared_queue(make):
     near, far = shared(make, (0.02, 0.1), 45.0)
     assert far < near
     assert (near + far) * 1500 == pytest.approx(6.25e6, rel=0.1)
-
-
-def test_the_table_of_shares_is_the_window_models():
-    """One path and seed of the several that an entry is the mean of; the entries were also made monotone."""
-    for algorithm, length, flows, depth in (
-        ("cubic", 6, 2, 1.0), ("cubic", 12, 1, 1.0), ("cubic", 24, 1, 1.0), ("cubic", 24, 1, 4.0),
-        ("cubic", 120, 1, 0.5), ("reno", 6, 1, 4.0), ("reno", 24, 1, 2.0), ("bbr", 24, 2, 1.0),
-    ):  # fmt: skip
-        entry = SHARES[algorithm][LENGTHS.index(length)][FLOWS.index(flows)][DEPTHS.index(depth)]
-        assert stream_share(algorithm, length, flows, depth, 170, 0.02) == pytest.approx(entry, abs=0.12)
 
 
 def test_the_law_is_near_what_gloo_took_first():
