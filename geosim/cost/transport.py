@@ -319,6 +319,7 @@ def slow_start(
     held = share * rtt
     room = xp.where(paced, 0.0, xp.minimum(rtt, rtt * (rate - share) / share))
     credit = xp.minimum(room, 0.5 * rtt)
+    limit = xp.where(rtt > 0, limit, 1.0)
     window = xp.where(rtt > 0, xp.minimum(window, limit), 1.0)
     # Windows of less than a round trip, of which credit grows.
     least = xp.maximum(xp.minimum(held, limit), window)

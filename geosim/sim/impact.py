@@ -104,7 +104,10 @@ class Impacts:
             injected = Injected(down=((fault.where, start, start + lasts_s),), patience=self._patience)
         spans = min(math.ceil(lasts_s / self._window_s), _LONG)
         hit = course(self._problem, self._seed, self._first + 1 + spans + _AFTER + 2 * self._delay, injected)
-        lost = float(hit.ends_s[-1]) - self._without(int(hit.steps[-1]))
+        # Not at the run's end: sites that a fault has set apart may go on faster or slower for good.
+        after = int(np.searchsorted(hit.ends_s, start + lasts_s)) + _AFTER + 2 * self._delay
+        last = min(after, len(hit.ends_s) - 1)
+        lost = float(hit.ends_s[last]) - self._without(int(hit.steps[last]))
         return Impact(max(0.0, lost), hit.failed_at_s - start)
 
     def _without(self, steps: int) -> float:

@@ -38,7 +38,13 @@ def test_the_exact_events_of_a_tiny_run():
     )
     problem = build(scenario, policy(interval=2, update="local"), EXACT)
     size = problem.fragments[0].payload_bytes * problem.links[0].wire_per_payload
-    path = dataclasses.replace(problem.links[0].path, rate_bytes_per_s=size, held_bytes=1e12)
+    path = dataclasses.replace(
+        problem.links[0].path,
+        rate_bytes_per_s=size,
+        held_bytes=1e12,
+        stream_shares=(1.0,) * 4,
+        shares_by_length=(),
+    )
     problem = dataclasses.replace(
         problem, links=tuple(dataclasses.replace(link, path=path) for link in problem.links)
     )
@@ -216,7 +222,7 @@ def test_a_slower_site_holds_up_the_other():
 
 
 def test_a_trace_slows_the_exchange_from_its_point_on():
-    points = [{"at": "0 s", "bandwidth": "100 Mbit/s"}, {"at": "10 s", "bandwidth": "1 Mbit/s"}]
+    points = [{"at": "0 s", "bandwidth": "100 Mbit/s"}, {"at": "12 s", "bandwidth": "1 Mbit/s"}]
     rule = policy(interval=1, update="local")
     steady = simulate(world(), rule, windows=60)
     varied = simulate(world(trace=tuple(points)), rule, windows=60)
