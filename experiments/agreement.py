@@ -72,7 +72,8 @@ def _engine(pair: Pair, windows: int) -> tuple[float, float, float]:
     if period is None:
         wait, sent = whole.parts_s["wait"] / whole.steps, np.sum(whole.link_bytes) / whole.steps
         return whole.elapsed_s / whole.steps, wait, sent / max(1, len(problem.links))
-    less = run(problem, 0, windows - period)
+    # What links carry may take turns while steps last the same.
+    less = run(problem, 0, windows - period * (_PERIOD // period))
     steps = whole.steps - less.steps
     wait = (whole.parts_s["wait"] - less.parts_s["wait"]) / steps
     sent = (np.sum(whole.link_bytes) - np.sum(less.link_bytes)) / steps

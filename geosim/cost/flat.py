@@ -109,8 +109,20 @@ def shared_limits(
 
 
 def limited(path: Path, limit_bytes_per_s: float) -> Path:
-    """A path that carries no more than a limit."""
-    return replace(path, rate_bytes_per_s=min(path.rate_bytes_per_s, limit_bytes_per_s))
+    """A path that carries no more than a limit: what flows reach is that, or their share of the path's rate."""
+    if limit_bytes_per_s >= path.rate_bytes_per_s:
+        return path
+    wider = path.rate_bytes_per_s / limit_bytes_per_s
+
+    def of_limit(shares: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(min(1.0, wider * share) for share in shares)
+
+    return replace(
+        path,
+        rate_bytes_per_s=limit_bytes_per_s,
+        stream_shares=of_limit(path.stream_shares),
+        shares_by_length=tuple(of_limit(shares) for shares in path.shares_by_length),
+    )
 
 
 def trunk_rates(scenario: Scenario) -> tuple[float, ...]:

@@ -189,8 +189,8 @@ def test_headers_take_their_share() -> None:
 def test_what_gloo_over_kernel_tcp_took() -> None:
     """Medians of Gloo exchanges both ways (torch 2.13, emulated 100 Mbit/s, 40 ms, CUBIC) after silence.
 
-    Those of 4 MiB took 0.632 s then; measured again, 0.652 s and a notice (`cubic-100M-40ms-4MiB-x1-...-gloo`),
-    which the law is held to in `tcp/test_tcp_laws.py`. It says 0.697 s.
+    Those of 4 MiB took 0.632 s then; measured again, 0.652 s and a notice,
+    to which `tcp/test_tcp_laws.py` holds the law. It says 0.697 s.
     """
     for size, seconds in {34450: 0.083, 131072: 0.164, 1048576: 0.293}.items():
         assert time_for(size, wan(), "a", two_way=True) == pytest.approx(seconds, rel=0.06)

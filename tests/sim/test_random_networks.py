@@ -31,6 +31,16 @@ def still_pair(seed, ramp=True, **changes):
     )
 
 
+def alike(scenario, policy):
+    """The pair, all sites and links as the first one, both ways."""
+    sites = [scenario.sites[0].model_copy(update={"name": s.name}) for s in scenario.sites]
+    links = [
+        scenario.wan[0].model_copy(update={"between": w.between, "back_bandwidth_bytes_per_s": None})
+        for w in scenario.wan
+    ]
+    return scenario.model_copy(update={"sites": tuple(sites), "wan": tuple(links)}), policy
+
+
 def in_order(policy):
     """The policy, over a ring where it has a tree.
 
@@ -53,26 +63,26 @@ def scaled(scenario, field, factor):
     return scenario.model_copy(update={"wan": tuple(links)})
 
 
-@settings(max_examples=20)
-@given(SEEDS, st.floats(1.05, 8), st.booleans())
+# What is left where ways are unequal: transfers may meet those on their way back for longer.
+_MEETS_LONGER = 0.01
+
+
+@settings(max_examples=30)
+@given(SEEDS, st.one_of(st.floats(1.001, 1.1), st.floats(1.1, 8)), st.booleans())
 def test_more_bandwidth_is_never_slower(seed, factor, ramp):
-    """BBR: a CUBIC or Reno flow's share of a path with traffic both ways shrinks as the path gets longer."""
-    scenario, policy = still_pair(seed, ramp, congestion_control="bbr")
+    scenario, policy = still_pair(seed, ramp)
     policy = in_order(policy)
     now = simulate(scenario, policy, windows=6).step_time_s.mean
     more = simulate(scaled(scenario, "bandwidth_bytes_per_s", factor), policy, windows=6).step_time_s.mean
-    assert more <= now * (1 + 1e-9)
+    assert more <= now * (1 + _MEETS_LONGER)
 
 
-@settings(max_examples=20)
-@given(SEEDS, st.floats(0.1, 0.95), st.booleans())
+@settings(max_examples=30)
+@given(SEEDS, st.one_of(st.floats(0.9, 0.999), st.floats(0.1, 0.9)), st.booleans())
 def test_a_shorter_round_trip_is_never_slower(seed, factor, ramp):
-    """BBR, which restarts no window: a shorter timeout may halve a CUBIC window once more, as in Linux.
-
-    And with the same send buffers: Linux makes them smaller on a shorter path, so that a site may have to
-    stay longer in an exchange with much to send.
-    """
-    scenario, policy = still_pair(seed, ramp, congestion_control="bbr", loss=0.0)
+    """With the same send buffers: Linux makes them smaller on a shorter path, so that a site may have to stay
+    longer in an exchange with much to send."""
+    scenario, policy = still_pair(seed, ramp)
     policy = in_order(policy)
     near, far = build(scaled(scenario, "rtt_s", factor), policy), build(scenario, policy)
     links = tuple(
@@ -80,7 +90,20 @@ def test_a_shorter_round_trip_is_never_slower(seed, factor, ramp):
         for a, b in zip(near.links, far.links, strict=True)
     )
     now, less = (run(problem, 0, 12) for problem in (far, dataclasses.replace(near, links=links)))
-    assert less.elapsed_s / less.steps <= now.elapsed_s / now.steps * (1 + 1e-9)
+    assert less.elapsed_s / less.steps <= now.elapsed_s / now.steps * (1 + _MEETS_LONGER)
+
+
+@settings(max_examples=30)
+@given(SEEDS, st.sampled_from(("rtt_s", "bandwidth_bytes_per_s")), st.floats(1.001, 8))
+def test_between_alike_sites_a_better_path_is_never_slower(seed, field, factor):
+    """Where transfers both ways begin and end together."""
+    scenario, policy = alike(*still_pair(seed))
+    policy = in_order(policy)
+    worse, better = scenario, scaled(scenario, field, factor)
+    if field == "rtt_s":
+        worse, better = better, worse
+    before, after = (simulate(s, policy, windows=6).step_time_s.mean for s in (worse, better))
+    assert after <= before * (1 + 1e-9)
 
 
 @settings(max_examples=12)
@@ -133,20 +156,14 @@ def test_all_bytes_of_a_run_arrive_over_the_links_of_their_routes(seed):
 @settings(max_examples=15)
 @given(SEEDS)
 def test_alike_sites_stay_in_step_in_symmetric_topologies(seed):
-    scenario, policy = still_pair(seed)
-    sites = [scenario.sites[0].model_copy(update={"name": s.name}) for s in scenario.sites]
-    links = [
-        scenario.wan[0].model_copy(update={"between": w.between, "back_bandwidth_bytes_per_s": None})
-        for w in scenario.wan
-    ]
-    alike = scenario.model_copy(update={"sites": tuple(sites), "wan": tuple(links)})
+    scenario, policy = alike(*still_pair(seed))
     for topology in ("direct", "ring"):
         rule = policy.model_copy(
             update={"topology": type(policy).model_validate({"topology": topology}).topology}
         )
         if policy.is_flat:
             continue
-        engine = Engine(build(alike, rule), 0, 5)
+        engine = Engine(build(scenario, rule), 0, 5)
         engine.run()
         assert np.ptp(engine.ends, axis=0).max() <= 1e-9 * engine.ends.max()
 
