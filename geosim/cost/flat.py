@@ -109,7 +109,7 @@ def shared_limits(
 
 
 def limited(path: Path, limit_bytes_per_s: float) -> Path:
-    """A path that carries no more than a limit: what flows reach is that, or their share of the path's rate."""
+    """A path that carries no more than a limit: flows reach that, or their share of the path's rate."""
     if limit_bytes_per_s >= path.rate_bytes_per_s:
         return path
     wider = path.rate_bytes_per_s / limit_bytes_per_s
