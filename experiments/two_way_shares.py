@@ -7,7 +7,8 @@ The window model's exchanges are those of settled connections (40 exchanges befo
 bandwidth-delay products), with a second of silence before each, as in `experiments.exchange_alone`; the
 longest only on the shorter path. A share is that with which the law of `cost.transport` takes as long, 1 at
 most, mean over seeds and paths. The table is the nearest one to these means (least squares) in which neither
-a deeper queue lowers a share nor a shorter way, whether the queue stays or is a bandwidth-delay product.
+a deeper queue lowers a share nor a shorter way, whether the queue stays or is a bandwidth-delay product;
+there a share rises by a little, as the table is rounded, and so none is above 0.99.
 """
 
 import json

@@ -98,15 +98,18 @@ class AllReduce:
         """What goes over each way for `total_bytes` of gradients."""
         return tuple(self.wan.payload(*way, total_bytes, self.ranks) for way in self.wan.ways)
 
-    def times(self, crossings: Iterable[tuple[Path, float]]) -> np.ndarray:
-        """Seconds of each bucket, over each way's path and what a byte of payload takes on it, in order.
+    def times(self, crossings: Iterable[tuple[Path, float, float]]) -> np.ndarray:
+        """Seconds of each bucket, over each way's path, what the way gets of what it shares in bytes per
+        second, and what a byte of payload takes on it, in order.
 
         Buckets follow each other without silence, so that on the wire a step's are one long exchange.
         """
         edges = {}
-        for way, payload, (path, wire) in zip(self.wan.ways, self.payload_bytes, crossings, strict=True):
+        for way, payload, (path, limit, wire) in zip(
+            self.wan.ways, self.payload_bytes, crossings, strict=True
+        ):
             flows = self.wan.flows(*way, self.nccl)
-            edges[way] = ring.Edge(path.for_exchange(payload * wire, flows), wire, flows)
+            edges[way] = ring.Edge(path.for_exchange(payload * wire, flows).limited(limit), wire, flows)
         each = self._warm(edges) + self.stall_s
         each[0] += ring.ramp_time(
             max(self.payload_bytes), tuple(edges.values()), self.silence_s, self._flight_bytes()

@@ -1,7 +1,5 @@
 """Plain data parallelism over all ranks of all sites: its links' paths, by TCP or RDMA, and its plan."""
 
-from dataclasses import replace
-
 from geosim.cost import collective, roce
 from geosim.cost.all_reduce import AllReduce, Wan, channel_bytes
 from geosim.cost.buckets import make_buckets
@@ -62,7 +60,7 @@ def make_flat(
         (
             at,
             made.times(
-                (limited(_path_at(scenario, wan, link, at), limit), link.wire_per_payload)
+                (_path_at(scenario, wan, link, at), limit, link.wire_per_payload)
                 for link, limit in zip(links, limits, strict=True)
             ),
         )
@@ -105,23 +103,6 @@ def shared_limits(
             *(trunks[trunk] / sum(trunk in each.trunks for each in links) for trunk in link.trunks),
         )
         for link in links
-    )
-
-
-def limited(path: Path, limit_bytes_per_s: float) -> Path:
-    """A path that carries no more than a limit: flows reach that, or their share of the path's rate."""
-    if limit_bytes_per_s >= path.rate_bytes_per_s:
-        return path
-    wider = path.rate_bytes_per_s / limit_bytes_per_s
-
-    def of_limit(shares: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(min(1.0, wider * share) for share in shares)
-
-    return replace(
-        path,
-        rate_bytes_per_s=limit_bytes_per_s,
-        stream_shares=of_limit(path.stream_shares),
-        shares_by_length=tuple(of_limit(shares) for shares in path.shares_by_length),
     )
 
 

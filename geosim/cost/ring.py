@@ -50,8 +50,8 @@ def gloo_times(buckets: np.ndarray, ranks: int, edges: tuple[Edge, ...]) -> np.n
 
     Each of the two stages passes on (R - 1) / R of a bucket's segments with two in flight: a segment is
     asked for when the one before the last has come, the request crosses, then the data. Two segments so take
-    a round trip and one sending, or two sendings if that is more; the slowest edge holds up all. What fits
-    the path goes at the link's rate, what does not at TCP's.
+    a round trip and one sending at the link's rate, or as long as they stream if that is more; the first two
+    may be half a round trip ahead of that (`cost.transport.slow_start`). The slowest edge holds up all.
     """
     segments = _segments(buckets, ranks)
     pairs = np.maximum(segments / ranks * (ranks - 1) / 2, 1.0)
@@ -59,10 +59,10 @@ def gloo_times(buckets: np.ndarray, ranks: int, edges: tuple[Edge, ...]) -> np.n
     for edge in edges:
         size = buckets / segments * edge.wire_per_payload
         path = edge.path
-        fits = 2 * size <= min(path.rate_bytes_per_s * path.rtt_s, path.window_limit(edge.flows))
-        sending = size / np.where(fits, path.rate_bytes_per_s, _stream_rate(edge))
-        pair = np.maximum(2 * sending, path.rtt_s + sending)
-        worst = np.maximum(worst, 2 * (path.rtt_s + 2 * sending + (pairs - 1) * pair))
+        burst, streamed = size / path.rate_bytes_per_s, size / _stream_rate(edge)
+        first = np.maximum(2 * burst, 2 * streamed - path.rtt_s / 2)
+        pair = np.maximum(2 * streamed, path.rtt_s + burst)
+        worst = np.maximum(worst, 2 * (path.rtt_s + first + (pairs - 1) * pair))
     return worst
 
 

@@ -100,6 +100,14 @@ class Path:
             held = min(held, max((self.pace_gain - 1) * size_bytes, first))
         return replace(self, stream_shares=shares, held_bytes=held)
 
+    def limited(self, bytes_per_s: float) -> "Path":
+        """The path with no more to be had: flows reach that, or their share of the path's own rate."""
+        if bytes_per_s >= self.rate_bytes_per_s:
+            return self
+        wider = self.rate_bytes_per_s / bytes_per_s
+        shares = tuple(min(1.0, wider * share) for share in self.stream_shares)
+        return replace(self, rate_bytes_per_s=bytes_per_s, stream_shares=shares, shares_by_length=())
+
     @property
     def paced(self) -> bool:
         """Whether what is in flight is spread over a round trip, once out of slow start.
@@ -276,8 +284,8 @@ def send_time(
 ) -> Any:
     """Seconds from the first byte's leaving until the last byte's, scalars or arrays alike.
 
-    Never less with a longer way, if the last byte's crossing is counted, a lower rate or share, smaller
-    windows or more to send.
+    Never less with a longer way, if the last byte's crossing is counted, a lower rate or share, a smaller
+    limit or more to send; nor with smaller windows, unless paced, where only those at their limit stream.
 
     Args:
         size_bytes, rate, rtt_s, window, limit, stream, paced: as of `slow_start`.
@@ -386,8 +394,8 @@ def time_under_loss(
     Poisson: the mean of 1 / W grows with exp((1 / kept - 1) p m), until W is the response function's. Of n
     flows the slowest is taken to meet 1 + 1/2 + ... + 1/n times as many losses as the mean one. The first
     loss's place is the midpoint of one of eight equally likely parts; the mean is over these, or, where an
-    exchange waits for both ends, over the later of two that are drawn apart. Never faster with more loss,
-    never slower with more bandwidth, a shorter way or less to send.
+    exchange waits for both ends, over the later of two that are drawn apart. Never slower with more
+    bandwidth, a shorter way or less to send; with more loss faster by 1 % at most.
 
     After many times 1/p packets on the same connections this is `send_time` within `window_limit`, which is
     what simulated runs take from their first exchange on. Left out: what timeouts cost.

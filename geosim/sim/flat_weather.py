@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import simpy
 
-from geosim.cost.flat import limited, shared_limits
+from geosim.cost.flat import shared_limits
 from geosim.cost.problem import LinkPlan, Problem
 from geosim.sim.flat import WARM_STEPS
 from geosim.sim.inject import Injected, stretched
@@ -83,7 +83,7 @@ class _Clock:
             if flat.made is None:
                 return flat.durations[0][1]
             crossings = [
-                (limited(replace(plan.path, rate_bytes_per_s=rate), limit), plan.wire_per_payload)
+                (replace(plan.path, rate_bytes_per_s=rate), limit, plan.wire_per_payload)
                 for plan, rate, limit in zip(self._plans, self._rates, self._limits, strict=True)
             ]
             key = tuple(crossings)

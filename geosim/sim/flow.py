@@ -46,7 +46,7 @@ class Flow:
             reach; or all the rest, which the window's limit bounds, too. burst: bytes of it. body: what
             follows the head. credit: seconds that heads may save. room: at most.
         share: what flows reach of the narrowest link while flows are on the way back. pace: the window's
-            limit in a round trip. short: whether windows at their limit leave one at a time.
+            limit in a round trip. short: whether windows at their limit may leave one at a time.
         top: what the narrowest of its links carries.
         since: when `left` and `burst` were true.
         alone: whether it meets no other flow and goes through its bursts without further alarms.
@@ -146,11 +146,11 @@ class Flow:
         """The narrowest of its links carries so many bytes in a round trip."""
         self.top = full / self.rtt_s if self.rtt_s > 0 else 0.0
         self.share = min(self.opposed, self.top)
-        self.short = not self.paced and self.limit < self.share * self.rtt_s
         self.pace = self.limit / self.rtt_s if self.rtt_s > 0 else math.inf
         self.room = 0.0
         if not self.paced and 0 < self.share < self.top:
             self.room = min(self.rtt_s, self.rtt_s * (self.top - self.share) / self.share)
+        self.short = not self.paced and self.limit < self.share * (self.rtt_s + self.room)
 
     def end_pause(self, now: float) -> None:
         """A round trip is over: the window has doubled."""

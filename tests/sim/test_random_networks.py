@@ -64,7 +64,7 @@ def scaled(scenario, field, factor):
 
 
 # What is left where ways are unequal: transfers may meet those on their way back for longer.
-_MEETS_LONGER = 0.01
+_MEETS_LONGER = 0.02
 
 
 @settings(max_examples=30)
