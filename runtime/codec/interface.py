@@ -17,6 +17,8 @@ from runtime.codec.digest import CHUNK_BYTES
 from runtime.codec.wire import Header
 from runtime.codec.workers import run, shares, threads
 
+_AT_ONCE_BYTES = 2 * CHUNK_BYTES
+
 
 @dataclass(frozen=True)
 class Decoded:
@@ -181,15 +183,16 @@ class FragmentCodec(ABC):
         Raises:
             PayloadError: as `open`, of the first site whose payload is wrong.
         """
+        # Longer ones are each read by all threads; a few short ones are read before another thread has woken.
+        if self.payload_bytes > CHUNK_BYTES or len(payloads) * self.payload_bytes <= _AT_ONCE_BYTES:
+            return [self.open(payload, site, round) for site, payload in enumerate(payloads)]
         opened: dict[int, Opened] = {}
 
         def some(sites: slice) -> None:
             for site in range(sites.start, sites.stop):
                 opened[site] = self.open(payloads[site], site, round)
 
-        # Longer ones are each read by all threads.
-        crew = threads() if self.payload_bytes <= CHUNK_BYTES else 1
-        run([partial(some, at) for at in shares([1] * len(payloads), crew)])
+        run([partial(some, at) for at in shares([1] * len(payloads), threads())])
         return [opened[site] for site in range(len(payloads))]
 
     def decode(

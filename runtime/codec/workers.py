@@ -1,7 +1,7 @@
 """Threads for kernels that let go of the interpreter's lock. As many as torch may use."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 
@@ -20,7 +20,7 @@ def threads() -> int:
 
 
 def run(tasks: Sequence[Callable[[], object]]) -> None:
-    """Run all to their end, one here and the others beside it."""
+    """Run all to their end, one here and the others beside it; here too what no thread has begun by then."""
     global _pool
     if len(tasks) > 1 and _pool is None:
         _pool = ThreadPoolExecutor(max(threads(), os.cpu_count() or 1), thread_name_prefix="geosim-codec")
@@ -31,10 +31,21 @@ def run(tasks: Sequence[Callable[[], object]]) -> None:
     others = [_pool.submit(task) for task in tasks[1:]]
     try:
         tasks[0]()
+        for task, other in zip(tasks[1:], others, strict=True):
+            if other.cancel():
+                task()
     finally:
-        wait(others)
+        # One that was taken back counts as done only when a thread has woken to see it.
+        wait([other for other in others if not other.cancelled()])
     for other in others:
-        other.result()
+        if not other.cancelled():
+            other.result()
+
+
+def run_each(tasks: Sequence[Callable[[], object]]) -> None:
+    """Run many tasks, each thread the next that none has begun: a thread may take long to wake."""
+    left = iter(tasks)
+    run([partial(_each, left)] * min(threads(), len(tasks)))
 
 
 def run_weighed(tasks: Sequence[tuple[int, Callable[[], object]]]) -> None:
@@ -43,7 +54,7 @@ def run_weighed(tasks: Sequence[tuple[int, Callable[[], object]]]) -> None:
     run([partial(_each, [task for _, task in tasks[at]]) for at in cuts])
 
 
-def _each(tasks: Sequence[Callable[[], object]]) -> None:
+def _each(tasks: Iterable[Callable[[], object]]) -> None:
     for task in tasks:
         task()
 

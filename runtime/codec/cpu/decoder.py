@@ -113,8 +113,8 @@ class Decoder:
         """
         return Total(self._plans, bodies, partial(self._positions, key), out).sound
 
-    def _positions(self, key: Key, plan: SectionPlan) -> np.ndarray:
-        return self._draw(plan, key) if plan.drawn else self._none
+    def _positions(self, key: Key, plan: SectionPlan) -> np.ndarray | None:
+        return self._draw(plan, key) if plan.drawn else None
 
     def _read_positions(self, body: np.ndarray, rows: dict[int, Row]) -> bool:
         """All sections' at once, as threads wait for each other after every step."""

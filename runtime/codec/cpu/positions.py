@@ -69,7 +69,11 @@ def word_at(data: Any, at: int) -> Any:
 def count_ones(high: Any, first: int, last: int) -> Any:
     """Ones in the 64-bit words `first` to `last` of a bit vector."""
     count = np.int64(0)
-    for word in range(first, last):
+    # Whole words apart: several are then counted at a time.
+    whole = min(last, len(high) // 8)
+    for word in range(first, whole):
+        count += np.int64(ones(load_word(high, 8 * word)))
+    for word in range(max(first, whole), last):
         count += np.int64(ones(word_at(high, 8 * word)))
     return count
 
@@ -122,32 +126,6 @@ def _read_marks(high: Any, first: int, last: int, begin: int, out: Any) -> Any:
         for _ in range(whole, count):
             out[i] = base + trailing_zeros(held) - i
             held &= held - _ONE
-            i += _ONE
-    return np.int64(i)
-
-
-@kernel
-def read_few(body: Any, high: Any, low: int, first: int, last: int, begin: int, out: Any) -> Any:
-    """Positions of the marks in words `first` to `last`, the first number `begin`; how many.
-
-    `body` begins with the packed low bits, and `out` has room for 64 positions a word.
-    """
-    i = np.uint64(0)
-    shift, mask = np.uint64(low), (_ONE << np.uint64(low)) - _ONE
-    # Up to this number eight bytes from a value's low bits on are there.
-    fast = begin + 64 * (last - first) < (len(body) - 8) * 8 // max(1, low)
-    for word in range(first, last):
-        held = word_at(high, 8 * word)
-        base = np.uint64(64 * word - begin)
-        while held != 0:
-            upper = base + trailing_zeros(held) - i
-            held &= held - _ONE
-            at = (np.uint64(begin) + i) * shift
-            if fast:
-                lower = load_word(body, np.int64(at >> np.uint64(3))) >> (at & np.uint64(7))
-            else:
-                lower = word_at(body, np.int64(at >> np.uint64(3))) >> (at & np.uint64(7))
-            out[i] = (upper << shift) | (lower & mask)
             i += _ONE
     return np.int64(i)
 

@@ -1,9 +1,9 @@
 """Kernels that sum the payloads of a round: read, added and written a tile at a time.
 
 A tile of the result stays in the first-level cache while every payload's values are added to it, in the
-payloads' order. It leaves past the caches, a share of it after each payload of the next tile, so that memory
-is busy while the processor is. Positions and values are read as they are needed; what no encoder writes is
-found on the way.
+payloads' order. It leaves past the caches, a share of it after each payload of the next tile: what the
+processor has room for of stores under way, so that memory is busy while the processor is. Positions are read
+as they are added, values a few at a time; what no encoder writes is found on the way.
 """
 
 from typing import Any
@@ -13,14 +13,25 @@ import numpy as np
 from runtime.codec.cpu import positions
 from runtime.codec.cpu.forms import AS_FP16, RUN
 from runtime.codec.cpu.kernel import kernel
-from runtime.codec.cpu.lowlevel import borrowed, bytes_at, fence, move_line, ones, past_line
+from runtime.codec.cpu.lowlevel import (
+    borrowed,
+    bytes_at,
+    fence,
+    load_word,
+    move_line,
+    ones,
+    past_line,
+    trailing_zeros,
+)
 from runtime.codec.cpu.read import all_right, read_few
 
 TILE = 4096
 INDEXED = 64
+SPARE = 8
 _LINE = 16
-_WORDS = 32
-_ROOM = 64 * _WORDS
+_WORD = 64
+_ROOM = 1024
+_ONE, _ALL = np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @kernel
@@ -46,10 +57,9 @@ def inspect(
         return False
     words = (len(high) + 7) // 8
     found = np.int64(0)
-    for word in range(words):
-        if word % INDEXED == 0:
-            before[word // INDEXED] = found
-        found += np.int64(ones(positions.word_at(high, 8 * word)))
+    for i in range(len(before) - 1):
+        before[i] = found
+        found += positions.count_ones(high, INDEXED * i, min(words, INDEXED * (i + 1)))
     before[-1] = found
     if upper and found != count:
         return False
@@ -77,11 +87,12 @@ def sum_sparse(
     """out <- the sum of sparse payloads, over a range of one section.
 
     Args:
-        bodies: uint64 [payloads]: addresses of bodies that `inspect` has passed.
+        bodies: uint64 [payloads]: addresses of bodies that `inspect` has passed; of each, SPARE bytes can be
+            read from where its bit vector ends.
         places, low, form, width, count: as there.
         block, keep: elements of a selection block, and how many each keeps; 0 where there are none.
         numel: of the section.
-        drawn: positions, if they do not travel; else empty, of the type that holds any position.
+        drawn: positions, if they do not travel; else None, which is compiled apart.
         before: int64 [payloads, _]: as `inspect` has left it.
         begin: the range's first position.
         streamed: write past the caches.
@@ -90,14 +101,15 @@ def sum_sparse(
             any more; the latter is -1 if a block holds a wrong number.
     """
     payloads = len(bodies)
-    found = np.empty((payloads, _ROOM), drawn.dtype)
     c = np.empty((payloads, _ROOM), np.float32)
-    state = np.zeros((5, payloads), np.int64)
+    state, marks = np.zeros((5, payloads), np.int64), np.zeros(payloads, np.uint64)
     levels, scale = np.empty(RUN, np.uint8), np.empty(RUN, np.float32)
-    total = np.zeros(2 * TILE, np.float32)
+    # A line that lies in two takes twice as long to move.
+    total = np.zeros(2 * TILE + _LINE, np.float32)
+    total = total[-past_line(total, 0) % 64 // 4 :]
     _sum_sparse(
         bodies, places, low, form, width, block, keep, count, numel, drawn, before, begin, streamed, out,
-        numbers, found, c, state, levels, scale, total,
+        numbers, c, state, marks, levels, scale, total,
     )  # fmt: skip
 
 
@@ -105,95 +117,91 @@ def sum_sparse(
 def _sum_sparse(
     bodies: Any, places: Any, low: int, form: int, width: int, block: int, keep: int, count: int, numel: int,
     drawn: Any, before: Any, begin: int, streamed: bool, out: Any, numbers: Any,
-    found: Any, c: Any, state: Any, levels: Any, scale: Any, total: Any,
+    c: Any, state: Any, marks: Any, levels: Any, scale: Any, total: Any,
 ) -> None:  # fmt: skip
-    bodies, places, drawn, before = borrowed(bodies), borrowed(places), borrowed(drawn), borrowed(before)
-    out, numbers, found, c = borrowed(out), borrowed(numbers), borrowed(found), borrowed(c)
+    bodies, places, before = borrowed(bodies), borrowed(places), borrowed(before)
+    out, numbers, c, marks = borrowed(out), borrowed(numbers), borrowed(c), borrowed(marks)
     levels, scale, total, state = borrowed(levels), borrowed(scale), borrowed(total), borrowed(state)
     payloads = len(bodies)
-    # Of each payload: the word to be read next, the number of the first value in the room, values there,
-    # which of them is next, and whether a block has held a wrong number.
-    word, first, held, at, wrong = state[0], state[1], state[2], state[3], state[4]
+    # Of each payload: the word whose marks are left, the number of the next value, numbers of the first value
+    # in the room and of the one after the last, and whether a block has held a wrong number.
+    word, number, first, last, wrong = state[0], state[1], state[2], state[3], state[4]
     for m in range(payloads):
-        if len(drawn):
-            word[m], first[m] = 0, np.searchsorted(drawn, begin)
+        if drawn is not None:
+            number[m] = np.searchsorted(drawn, begin)
         else:
-            word[m], first[m] = _word_before(before[m], begin >> low)
-        while True:
-            i, n = at[m], held[m]
-            while i < n and found[m, i] < begin:
-                i += 1
-            at[m] = i
-            if i < n:
-                break
-            at[m] = 0
-            if not _refill(
-                m, bodies[m], places, low, form, width, count, drawn, word, first, held,
-                found, c, levels, scale,
-            ):  # fmt: skip
-                break
-        numbers[m, 0] = first[m] + at[m]
+            data = bytes_at(bodies[m], places[4])
+            word[m], marks[m], number[m] = _seek(data, places, low, before[m], begin)
+        numbers[m, 0] = first[m] = last[m] = number[m]
+    shift, mask = np.uint64(low), (_ONE << np.uint64(low)) - _ONE
     step = TILE if block == 0 or block >= TILE else TILE // block * block
     whole = max(block, step)
-    now, then, left = np.uint64(0), np.uint64(TILE), 0
-    head, lines, line = 0, 0, 0
+    now, then, left = 0, TILE, 0
+    head, lines = 0, 0
     done = 0
     while done < len(out):
         size = min(step, len(out) - done)
         if block > 0:
             size = min(size, whole - (begin + done) % whole)
-        base = np.uint64(begin + done)
         share = (lines + payloads - 1) // payloads
-        # Where the tile before begins in `out` and in `total`.
-        to, source = done - left + head, np.int64(then) + head
+        # Where the tile before begins in `out` and in `total`, and from a position to its place in this one.
+        to, source = done - left + head, then + head
+        rebase = np.uint64(now - begin - done)
         for m in range(payloads):
-            spots, values = found[m], c[m]
-            stop = min(lines, share * (m + 1))
-            i, n = np.uint64(at[m]), np.uint64(held[m])
-            low_end = 0
-            while low_end < size:
-                floor = np.uint64(low_end)
-                limit = size if block == 0 else min(size, low_end + block - (begin + done + low_end) % block)
-                beyond = np.uint64(limit)
+            data, values = bytes_at(bodies[m], places[4]), c[m]
+            lower, high = borrowed(data[places[0] :]), borrowed(data[places[1] : places[2]])
+            # Unsigned indices cannot be negative, which saves a check at each access.
+            w, held, i = word[m], marks[m], np.uint64(number[m])
+            limit, tile_end = begin + done, begin + done + size
+            while limit < tile_end:
+                past = np.int64(limit - 1)
+                limit = tile_end if block == 0 else min(tile_end, limit + block - limit % block)
                 while True:
-                    while i < n:
-                        # One test for what is below, out of order or beyond.
-                        offset = np.uint64(spots[i]) - base
-                        if offset - floor >= beyond - floor:
+                    if np.int64(i) + _WORD > last[m] and last[m] < count:
+                        # A word's values are all there, so that none has to be looked for.
+                        first[m] = np.int64(i) // 8 * 8
+                        last[m] = min(count, first[m] + _ROOM)
+                        _read(data, places, form, width, first[m], last[m], values, levels, scale)
+                    skipped, end = np.uint64(first[m]), np.uint64(last[m])
+                    # Two tests for what is below, out of order or beyond.
+                    if drawn is not None:
+                        while i < end:
+                            position = np.int64(drawn[i])
+                            if position <= past or position >= limit:
+                                break
+                            total[np.uint64(position) + rebase] += values[i - skipped]
+                            past = position
+                            i += _ONE
+                        if i < end or last[m] == count:
                             break
-                        total[now + offset] += values[i]
-                        floor = offset + np.uint64(1)
-                        i += np.uint64(1)
-                        if line + 1 < stop:
-                            move_line(out, to + line * _LINE, total, source + line * _LINE)
-                            line += 1
-                            move_line(out, to + line * _LINE, total, source + line * _LINE)
-                            line += 1
-                    if i < n:
-                        break
-                    more = _refill(
-                        m, bodies[m], places, low, form, width, count, drawn, word, first, held,
-                        found, c, levels, scale,
-                    )  # fmt: skip
-                    i, n = np.uint64(0), np.uint64(held[m])
-                    if not more:
-                        break
-                low_end = limit
-                end = begin + done + limit
-                if block > 0 and (end % block == 0 or end == numel):
-                    wrong[m] |= first[m] + np.int64(i) != min(count, (end + block - 1) // block * keep)
-            at[m] = i
-            while line < stop:
+                    else:
+                        upper = np.uint64(_WORD * w)
+                        while held != 0:
+                            at = i * shift
+                            rest = load_word(lower, np.int64(at >> np.uint64(3))) >> (at & np.uint64(7))
+                            position = np.int64(((upper + trailing_zeros(held) - i) << shift) | (rest & mask))
+                            if position <= past or position >= limit:
+                                break
+                            total[np.uint64(position) + rebase] += values[i - skipped]
+                            past = position
+                            held &= held - _ONE
+                            i += _ONE
+                        if held != 0 or 8 * (w + 1) >= len(high):
+                            break
+                        w += 1
+                        held = _marks(high, w)
+                if block > 0 and (limit % block == 0 or limit == numel):
+                    wrong[m] |= np.int64(i) != min(count, (limit + block - 1) // block * keep)
+            word[m], marks[m], number[m] = w, held, np.int64(i)
+            for line in range(share * m, min(lines, share * (m + 1))):
                 move_line(out, to + line * _LINE, total, source + line * _LINE)
-                line += 1
-        _move_edges(total, np.int64(then), out, done - left, left, head, lines)
+        _move_edges(total, then, out, done - left, left, head, lines)
         now, then, left = then, now, size
         head, lines = _lines(out, done, size, streamed)
-        line = 0
         done += size
-    _move(total, np.int64(then), out, done - left, left, streamed)
+    _move(total, then, out, done - left, left, streamed)
     for m in range(payloads):
-        numbers[m, 1] = -1 if wrong[m] else first[m] + at[m]
+        numbers[m, 1] = -1 if wrong[m] else number[m]
     if streamed:
         fence()
 
@@ -240,55 +248,56 @@ def sum_dense(
 
 
 @kernel
+def _seek(data: Any, places: Any, low: int, before: Any, begin: int) -> Any:
+    """The first position from `begin` on: its word, the marks of that from it on, and its number."""
+    high = data[places[1] : places[2]]
+    zeros = begin >> low
+    word, number = _word_before(before, zeros)
+    held = _marks(high, word)
+    while 8 * (word + 1) < len(high):
+        inside = np.int64(ones(held))
+        if _WORD * (word + 1) - number - inside >= zeros:
+            break
+        word, number = word + 1, number + inside
+        held = _marks(high, word)
+    while True:
+        while held == 0 and 8 * (word + 1) < len(high):
+            word += 1
+            held = _marks(high, word)
+        upper = np.int64(trailing_zeros(held)) + _WORD * word - number
+        at = number * low
+        rest = np.int64(load_word(data, places[0] + (at >> 3)) >> np.uint64(at & 7)) & ((1 << low) - 1)
+        if held == 0 or (upper << low) + rest >= begin:
+            return word, held, number
+        held &= held - _ONE
+        number += 1
+
+
+@kernel
+def _read(
+    data: Any, places: Any, form: int, width: int, begin: int, end: int, c: Any, levels: Any, scale: Any
+) -> None:
+    read_few(data[places[2] : places[3]], data[places[3] :], form, width, begin, end, c, levels, scale)
+
+
+@kernel
+def _marks(high: Any, word: Any) -> Any:
+    """A word of a bit vector, and zeros after its end."""
+    lacking = 8 * (word + 1) - len(high)
+    return load_word(high, 8 * word) & (_ALL >> np.uint64(8 * max(0, lacking)))
+
+
+@kernel
 def _word_before(before: Any, zeros: int) -> Any:
     """The last indexed word with fewer zeros before it than so many, or the first; and the ones before it."""
     low, high = 0, len(before) - 2
     while low < high:
         middle = (low + high + 1) // 2
-        if 64 * INDEXED * middle - before[middle] < zeros:
+        if _WORD * INDEXED * middle - before[middle] < zeros:
             low = middle
         else:
             high = middle - 1
     return low * INDEXED, before[low]
-
-
-@kernel
-def _refill(
-    m: int, body: Any, places: Any, low: int, form: int, width: int, count: int, drawn: Any,
-    word: Any, first: Any, held: Any, found: Any, c: Any, levels: Any, scale: Any,
-) -> bool:  # fmt: skip
-    """Read the next few values of payload `m` into its room; False if there are none."""
-    first[m] += held[m]
-    held[m] = 0
-    begin = first[m]
-    if begin >= count:
-        return False
-    data = bytes_at(body, places[4])
-    if len(drawn):
-        n = min(_ROOM, count - begin)
-        for i in range(n):
-            found[m, i] = drawn[begin + i]
-    else:
-        high = data[places[1] : places[2]]
-        words = (len(high) + 7) // 8
-        n = np.int64(0)
-        while n == 0:
-            last = min(words, word[m] + _WORDS)
-            n = positions.read_few(data[places[0] :], high, low, word[m], last, begin, found[m])
-            word[m] = last
-    read_few(
-        data[places[2] : places[3]],
-        data[places[3] : places[4]],
-        form,
-        width,
-        begin,
-        begin + n,
-        c[m],
-        levels,
-        scale,
-    )
-    held[m] = n
-    return True
 
 
 @kernel

@@ -9,7 +9,7 @@ import numpy as np
 
 from runtime.codec.cpu import sums
 from runtime.codec.cpu.plan import SectionPlan
-from runtime.codec.workers import run_weighed, threads
+from runtime.codec.workers import run_each, run_weighed, threads
 
 _STREAMED_FROM = 1 << 20
 _RANGE = 1 << 18
@@ -27,7 +27,7 @@ class Total:
         self,
         plans: Sequence[SectionPlan],
         bodies: Sequence[np.ndarray],
-        drawn: Callable[[SectionPlan], np.ndarray],
+        drawn: Callable[[SectionPlan], np.ndarray | None],
         out: np.ndarray,
     ) -> None:
         """Overwrite `out` with the sum, unless a look that precedes it finds something wrong.
@@ -35,21 +35,20 @@ class Total:
         Args:
             plans: of all sections.
             bodies: uint8, each of the right size.
-            drawn: positions of a section, where they do not travel; else none, of the type of positions.
+            drawn: positions of a section, where they do not travel; else None.
             out: fp32, the fragment's.
         """
         self.sound = [True] * len(bodies)
         self._bodies = bodies
-        self._addresses = np.array([body.ctypes.data for body in bodies], np.uint64)
+        self._spared = [_spared(body, plans) for body in bodies]
+        self._addresses = np.array([body.ctypes.data for body in self._spared], np.uint64)
         self._out = out
         self._streamed = len(out) >= _STREAMED_FROM
         self._places = {plan.number: _places(plan) for plan in plans}
         self._before = {plan.number: _index(plan, len(bodies)) for plan in plans if plan.sparse}
-        run_weighed([
-            (plan.count, partial(self._inspect, plan, m))
-            for plan in plans if plan.sparse
-            for m in range(len(bodies))
-        ])  # fmt: skip
+        run_each(
+            [partial(self._inspect, plan, m) for plan in plans if plan.sparse for m in range(len(bodies))]
+        )
         if not all(self.sound):
             return
         tasks = []
@@ -72,7 +71,7 @@ class Total:
             self.sound[m] = False
 
     def _sparse(
-        self, plan: SectionPlan, drawn: np.ndarray, numbers: list[np.ndarray]
+        self, plan: SectionPlan, drawn: np.ndarray | None, numbers: list[np.ndarray]
     ) -> list[tuple[int, Callable[[], object]]]:
         tasks: list[tuple[int, Callable[[], object]]] = []
         first = 0
@@ -115,6 +114,12 @@ class Total:
             ends = [int(taken[m, 1]) for taken in numbers]
             if [*begins, count] != [0, *ends]:
                 self.sound[m] = False
+
+
+def _spared(body: np.ndarray, plans: Sequence[SectionPlan]) -> np.ndarray:
+    """The body, or a copy with the bytes that are read after a bit vector near its end."""
+    short = any(plan.sparse and len(body) < plan.scales_at + sums.SPARE for plan in plans)
+    return np.concatenate([body, np.zeros(sums.SPARE, np.uint8)]) if short else body
 
 
 def _places(plan: SectionPlan) -> np.ndarray:

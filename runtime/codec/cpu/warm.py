@@ -99,7 +99,8 @@ def warm(kind: int, dtype: type[np.integer]) -> None:
     places, address = np.array([0, 1, 1, 5, 13]), np.full(1, data.ctypes.data, np.uint64)
     sums.inspect(data, form, 1, 0, _FEW, width, places, index)
     sums.sum_dense(address, places, form, width, 0, _FEW, False, residual, np.ones(1, np.uint8))
-    sums.sum_sparse(
-        address, places, 1, form, width, 0, 1, _FEW, _FEW, found, index[None], 0, False, residual,
-        np.zeros((1, 2), np.int64),
-    )  # fmt: skip
+    for drawn in (None, found):
+        sums.sum_sparse(
+            address, places, 1, form, width, 0, 1, _FEW, _FEW, drawn, index[None], 0, False, residual,
+            np.zeros((1, 2), np.int64),
+        )  # fmt: skip

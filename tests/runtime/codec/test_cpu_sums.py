@@ -134,6 +134,35 @@ def test_several_tensors_chosen_from_together(past: bool, threads: int) -> None:
     assert same(out, one_by_one(coder, opened))
 
 
+@pytest.mark.parametrize("ratio", [0.0005, 0.01, 0.3])
+def test_ranges_begin_anywhere(ratio: float, monkeypatch) -> None:
+    """Within what shares its upper bits too, and where whole words hold no position."""
+    monkeypatch.setattr(total, "_RANGE", 131)
+    monkeypatch.setattr(total, "_MOST", 131)
+    codec, numel = Codec(select=TopK(ratio=ratio), residual=Feedback()), 100_003
+    coder = coders(codec, numel, 1)[0]
+    values = torch.randn(numel, generator=torch.Generator().manual_seed(0))
+    values[torch.arange(numel) // 600 % 100 == 0] *= 1e3
+    payload = torch.zeros(coder.payload_bytes, dtype=torch.uint8)
+    coder.encode(values, 1.0, torch.zeros(numel), 4, payload)
+    coder.seal(payload, 4)
+    opened, out = [coder.open(payload, 0, 4)], torch.empty(numel)
+    coder.decode_sum(opened, out)
+    assert same(out, one_by_one(coder, opened))
+
+
+@pytest.mark.parametrize("numel", range(3, 40))
+def test_few_values(numel: int) -> None:
+    """What is read in words of eight bytes ends before them."""
+    for quantize in (Integer(kind="int2", group="section"), Cast(kind="bf16")):
+        codec = Codec(select=TopK(ratio=0.1), quantize=quantize, residual=Feedback())
+        opened = sent(codec, numel, 2)
+        coder = coders(codec, numel, 1)[0]
+        out = torch.empty(numel)
+        coder.decode_sum(opened, out)
+        assert same(out, one_by_one(coder, opened))
+
+
 def spoilt(opened: Opened, at: int, data: bytes) -> Opened:
     body = opened.body.clone()
     body[at : at + len(data)] = torch.from_numpy(np.frombuffer(bytearray(data), np.uint8))

@@ -2,7 +2,8 @@
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from functools import partial
+from threading import Barrier, Event
 
 import fuzz
 import pytest
@@ -100,3 +101,19 @@ def test_fewer_threads_than_before(monkeypatch) -> None:
         coder.encode(values, 1.0, torch.zeros(numel), 0, out)
         written.append(out)
     assert torch.equal(*written)
+
+
+def test_what_no_thread_has_begun_is_run_by_the_caller() -> None:
+    """All others are busy for as long as it takes."""
+    workers.run([lambda: None] * 2)
+    pool = workers._pool
+    assert pool is not None
+    ended = Event()
+    others = [pool.submit(ended.wait) for _ in range(pool._max_workers)]
+    try:
+        done: list[int] = []
+        workers.run_each([partial(done.append, i) for i in range(5)])
+        assert done == list(range(5))
+    finally:
+        ended.set()
+    assert all(other.result() for other in others)
