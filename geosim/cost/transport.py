@@ -51,7 +51,7 @@ class Path:
         flow_window_bytes: the most that one flow has in flight.
         flow_initial_bytes: what one fresh flow sends at once.
         held_bytes: the most that all flows together keep in flight.
-        stream_shares: of the rate, that `cost.tcp.shares.FLOWS` flows reach out of slow start.
+        stream_shares: of the rate, that `cost.tcp.shares.FLOWS` flows reach.
         rto_s: retransmission timeout; silence for that long halves a window.
         restarts: whether silence halves windows at all (BBR keeps its estimate of the bandwidth).
         loss_per_byte: losses expected of a byte on the wire.

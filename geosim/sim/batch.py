@@ -66,7 +66,7 @@ class Batch:
         window_limit, window_first: of TCP for each fragment's flows together. hops: payloads that cross one
         after another on the longest way of an exchange. mutual: whether every pair of sites that exchanges
         does so both ways, so that notices break TCP's silence. link_payloads: payloads that cross a link in
-        an exchange, mean over links. stream: rate of each fragment's flows once out of slow start. rate,
+        an exchange, mean over links. stream: what each fragment's flows reach of a link. rate,
         rtt_s, rto_s, restarts, paced: of the links. flat_bytes: over one link, a step of plain data
         parallelism. links: how many directed links there are. reason: a `Reason`; what the steady state finds
         is added there. walk: which of `walks` a row is; where sites, links or hops differ, the steady state

@@ -5,8 +5,8 @@ or like a full path (Zhang, Shenker and Clark, SIGCOMM 1991). How much of the li
 queue's depth over the bandwidth-delay product, on how many flows have to share, since an exchange is over
 when the slowest is, and on how long an exchange goes on after slow start has ended. The window model
 (`cost.tcp.exchange`) takes a second for such a path, too long for millions of policies; so its answers for
-some depths, flows and lengths stand here, of settled connections after a second of silence, made never to
-fall with the depth (`python -m experiments.two_way_shares` prints them anew).
+some depths, flows and lengths stand here, of settled connections after a second of silence, put in order so
+that no deeper queue and no shorter way lowers a share (`python -m experiments.two_way_shares` prints them).
 """
 
 from typing import Any
