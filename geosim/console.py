@@ -67,9 +67,18 @@ def run_quietly(command: Callable[[], Any], name: str) -> int:
     finally:
         if main_thread:
             signal.signal(signal.SIGTERM, before)
+        _let_go_of_notes()
     if status == STOPPED:
         _say(name, "stopped")
     return status if isinstance(status, int) else 0
+
+
+def _let_go_of_notes() -> None:
+    """What was said on the way and cannot be written fails no command; Python would try again at its end."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def parse_option(option: str, text: str, dimension: Dimension) -> float:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,12 @@ def test_a_folder_is_made_or_refused_in_one_line(tmp_path):
     for folder, says in refused:
         with pytest.raises(UsageError, match=f"--out {folder}: {says}"):
             make_folder("--out", folder)
+
+
+def test_notes_that_cannot_be_written_fail_no_command(monkeypatch):
+    """Half a line, which Python would write as it ends, and then leave with status 120."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    code = "import sys; from geosim.console import run_quietly as run; "
+    code += "sys.exit(run(lambda: sys.stderr.write('a') * 0, 'it'))"
+    with open("/dev/full", "w") as full:
+        assert subprocess.run([sys.executable, "-c", code], stderr=full, check=False).returncode == 0

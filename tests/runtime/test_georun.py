@@ -230,8 +230,9 @@ def test_who_a_rank_has_waited_for(flat, who):
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_a_stream_that_cannot_be_written(tmp_path, stream):
+def test_a_stream_that_cannot_be_written(tmp_path, stream, monkeypatch):
     """A full disk behind the figures is one line and a failure, behind the progress it is nothing."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     options = ["--policy", "local-sgd", "--set", "policy.interval=2", "--steps", "2", "--wan", "none"]
     options += ["--data", write_text(tmp_path), "--set", TINY, "--set", "workload.sequence=16", "--json"]
     argv = [
