@@ -5,7 +5,7 @@
 
 The window model's exchanges are those of settled connections (40 exchanges before, or as many as carry 1,000
 bandwidth-delay products), with a second of silence before each, as in `experiments.exchange_alone`; the
-longest only on the shorter path. A share is that with which the law of `cost.transport` takes as long, 1 at
+longest only on the shorter path. A share is that with which the law of `cost.sending` takes as long, 1 at
 most, mean over seeds and paths. The table is the nearest one to these means (least squares) in which neither
 a deeper queue lowers a share nor a shorter way, whether the queue stays or is a bandwidth-delay product;
 there a share rises by a little, as the table is rounded, and so none is above 0.99.
@@ -30,9 +30,10 @@ from scipy.optimize import brentq, nnls
 
 from experiments.console import console, run_app
 from experiments.exchange_alone.predict import APART_S
+from geosim.cost.sending import send_time, window_after, window_restart
 from geosim.cost.tcp.exchange import Duplex, exchanges
 from geosim.cost.tcp.shares import DEPTHS, FLOWS, LENGTHS
-from geosim.cost.transport import make_path, send_time, window_after, window_restart
+from geosim.cost.transport import make_path
 from geosim.files import whole_file
 from geosim.scenario import WanLink
 
@@ -131,6 +132,14 @@ def means(seconds: dict[Case, list[float]]) -> Shares:
     return {entry: fmean(shares) for entry, shares in found.items()}
 
 
+def between_paths(seconds: dict[Case, list[float]]) -> Shares:
+    """How far apart the shares on two paths are, each mean over seeds."""
+    found = defaultdict(list)
+    for case, each in seconds.items():
+        found[case[:4]].append(fmean(share_of(case, one) for one in each))
+    return {entry: abs(shares[0] - shares[1]) for entry, shares in found.items() if len(shares) == 2}
+
+
 def in_order(wanted: Shares) -> Shares:
     """The nearest shares that no deeper queue and no shorter way lowers."""
     rises, least = _rises()
@@ -192,8 +201,16 @@ def main(
         row = (f"{shares[algorithm, length, flows, depth]:.3f}" for depth in DEPTHS)
         table.add_row(algorithm, f"{length:g}", str(flows), *row)
     console.print(table)
-    moved = [abs(shares[entry] - wanted[entry]) for entry in shares]
-    console.print(f"Moved to be in order by {fmean(moved):.3f} in the mean and {max(moved):.3f} at most.")
+    moved = {entry: abs(shares[entry] - wanted[entry]) for entry in shares}
+    far = max(moved, key=lambda entry: moved[entry])
+    console.print(
+        f"Moved to be in order by {fmean(moved.values()):.3f} in the mean, at most {moved[far]:.3f}: {far}."
+    )
+    apart = list(between_paths(load()).values())
+    console.print(
+        f"Two paths of an entry lie {max(apart):.2f} apart at most,"
+        f" {sum(gap > 0.1 for gap in apart)} of {len(apart)} more than 0.1."
+    )
 
 
 if __name__ == "__main__":

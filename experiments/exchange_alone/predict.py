@@ -4,8 +4,9 @@ import math
 from statistics import fmean, median
 
 from experiments.exchange_alone.grid import Point
+from geosim.cost.sending import window_after, window_restart
 from geosim.cost.tcp.exchange import Duplex, exchanges
-from geosim.cost.transport import make_path, time_under_loss, window_after, window_restart, wire_bytes
+from geosim.cost.transport import make_path, time_under_loss, wire_bytes
 from geosim.scenario import WanLink
 
 MSS = 1448

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geosim.cost.transport import Path, send_time, window_restart
+from geosim.cost.sending import send_time, window_restart
+from geosim.cost.transport import Path
 
 GLOO_SEGMENT_BYTES = 1 << 20
 NCCL_BUFFER_BYTES = 4 << 20
@@ -51,7 +52,7 @@ def gloo_times(buckets: np.ndarray, ranks: int, edges: tuple[Edge, ...]) -> np.n
     Each of the two stages passes on (R - 1) / R of a bucket's segments with two in flight: a segment is
     asked for when the one before the last has come, the request crosses, then the data. Two segments so take
     a round trip and one sending at the link's rate, or as long as they stream if that is more; the first two
-    may be half a round trip ahead of that (`cost.transport.slow_start`). The slowest edge holds up all.
+    may be half a round trip ahead of that (`cost.sending.slow_start`). The slowest edge holds up all.
     """
     segments = _segments(buckets, ranks)
     pairs = np.maximum(segments / ranks * (ranks - 1) / 2, 1.0)

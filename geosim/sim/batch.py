@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from geosim.cost import Calibration, Problem, build
-from geosim.cost.transport import namespace
+from geosim.cost.sending import namespace
 from geosim.policy import Delayed, Direct, Eager, Overlap, Ring, Streaming, SyncPolicy
 from geosim.policy.adapt import Fixed
 from geosim.policy.routes import payload_times

@@ -12,27 +12,27 @@ import numpy as np
 from numba import njit
 from numba.extending import overload, register_jitable
 
-from geosim.cost import transport
+from geosim.cost import sending
 from geosim.machine_code import compiler
 from geosim.sim import cycles
 from geosim.sim.batch import Batch
 from geosim.sim.cycles import FORMS, Cycle, Row, boundary, rows_of, streaming
 
-_SOURCES = [Path(__file__), Path(cycles.__file__), Path(transport.__file__)]
+_SOURCES = [Path(__file__), Path(cycles.__file__), Path(sending.__file__)]
 # Nothing here makes an array, so it need not count references, which would take most of its time.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 _njit: Any = njit(**_OPTIONS)
 
 # Laws ask `namespace` for the functions that they use; compiled ones get those for plain numbers.
 _numbers: Any = ModuleType("numbers")
-for _name, _law in vars(transport.Numbers).items():
+for _name, _law in vars(sending.Numbers).items():
     if isinstance(_law, staticmethod):
         _plain: Any = _law.__func__
         setattr(_numbers, _name, _njit(_plain) if isfunction(_plain) else _plain)
 # A whole power of two is its exponent's bits; the C library takes ten times as long.
 _numbers.exp2 = _njit(lambda value: np.int64((int(value) + 1023) << 52).view(np.float64))
-overload(transport.namespace)(lambda *values: lambda *values: _numbers)
-for _law in (*transport.LAWS, *FORMS):
+overload(sending.namespace)(lambda *values: lambda *values: _numbers)
+for _law in (*sending.LAWS, *FORMS):
     register_jitable(**_OPTIONS)(_law)
 
 

@@ -6,7 +6,7 @@ Every line holds for one policy as well as for arrays of them: the same function
 
 from typing import Any, NamedTuple
 
-from geosim.cost.transport import namespace, send_time, window_after, window_pace, window_restart
+from geosim.cost.sending import namespace, send_time, window_after, window_pace, window_restart
 from geosim.sim.batch import Batch
 
 _ROUNDS = 12  # cycles until TCP's windows have settled, at most

@@ -32,7 +32,7 @@ from math import inf
 import simpy
 
 from geosim.cost.problem import FragmentPlan, LinkPlan, Problem
-from geosim.cost.transport import window_after, window_restart
+from geosim.cost.sending import window_after, window_restart
 from geosim.sim.flow import Ramp, time_alone
 from geosim.sim.jitter import LinkJitter
 from geosim.sim.network import Network

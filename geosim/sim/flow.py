@@ -4,7 +4,7 @@ A flow sends its window and pauses until a round trip has passed since it began;
 A window's head leaves at all that the links give, as far as the flow has credit, and the rest of it at what
 flows reach. Once a window takes a round trip the rest streams. Where the window's limit is below that,
 windows and pauses go on, as long as no other flow shares the links; then the rest streams (the law is
-`cost.transport.slow_start`; here shares change under way). Bytes are on the wire.
+`cost.sending.slow_start`; here shares change under way). Bytes are on the wire.
 """
 
 import math
@@ -23,7 +23,7 @@ class Ramp:
     """How n equal TCP flows start: round trip, window now and at most (of all), what they reach of a link.
 
     `opposed` is that rate while flows are on the way back. `paced`: windows are spread over a round trip
-    (`cost.transport.slow_start`).
+    (`cost.sending.slow_start`).
     """
 
     flows: int = 1
@@ -154,10 +154,14 @@ class Flow:
 
     def end_pause(self, now: float) -> None:
         """A round trip is over: the window has doubled."""
-        if self.share > 0:
-            self.credit = min(self.room, self.credit + self.rtt_s - self.window / self.share)
-        self.window = min(2 * self.window, self.limit)
+        self.window, self.credit = self._later(self.window, self.credit)
         self.begin_round(now)
+
+    def _later(self, window: float, credit: float) -> tuple[float, float]:
+        """The window and the credit, a round trip later."""
+        if self.share > 0:
+            credit = min(self.room, credit + self.rtt_s - window / self.share)
+        return min(2 * window, self.limit), credit
 
     def give_up_bursts(self) -> None:
         """From now on others share its links: out of slow start it goes on without windows and pauses."""
@@ -256,9 +260,7 @@ class Flow:
                 return left, burst, since, round_start, paused, window, speed, phase, body, credit
             if paused >= 0:
                 round_start, paused = since, -1.0
-                if share > 0:
-                    credit = min(room, credit + rtt_s - window / share)
-                window = 2 * window if 2 * window < limit else limit
+                window, credit = self._later(window, credit)
                 if window == limit and left > limit and share > 0 and not self.paced:
                     rounds, left = self._rounds_alike(left, credit, since, until)
                     credit = max(min(room, credit - rounds * (limit / share - rtt_s)), 0.0)

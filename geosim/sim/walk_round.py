@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from geosim.cost import Problem
-from geosim.cost.transport import slow_start, window_after, window_pace, window_restart
+from geosim.cost.sending import slow_start, window_after, window_pace, window_restart
 
 Moment = list[np.ndarray]
 Numbers = dict[str, np.ndarray]

@@ -10,16 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geosim.cost.sending import send_time, window_after, window_restart
 from geosim.cost.tcp.exchange import Duplex, exchanges
 from geosim.cost.transport import (
     loss_window,
     make_path,
     payload_share,
-    send_time,
     time_for,
     time_under_loss,
-    window_after,
-    window_restart,
     wire_bytes,
 )
 from geosim.scenario import WanLink

@@ -41,6 +41,12 @@ def alike(scenario, policy):
     return scenario.model_copy(update={"sites": tuple(sites), "wan": tuple(links)}), policy
 
 
+def without_restarts(problem):
+    """The problem, its windows as they are after silence."""
+    links = [dataclasses.replace(k, path=dataclasses.replace(k.path, restarts=False)) for k in problem.links]
+    return dataclasses.replace(problem, links=tuple(links))
+
+
 def in_order(policy):
     """The policy, over a ring where it has a tree.
 
@@ -63,7 +69,8 @@ def scaled(scenario, field, factor):
     return scenario.model_copy(update={"wan": tuple(links)})
 
 
-# What is left where ways are unequal: transfers may meet those on their way back for longer.
+# Where ways are unequal transfers may meet those on their way back for longer, and a shorter timeout may
+# restart a window once more: of 3,000 seeds the worst was 1.2 % slower.
 _MEETS_LONGER = 0.02
 
 
@@ -96,14 +103,14 @@ def test_a_shorter_round_trip_is_never_slower(seed, factor, ramp):
 @settings(max_examples=30)
 @given(SEEDS, st.sampled_from(("rtt_s", "bandwidth_bytes_per_s")), st.floats(1.001, 8))
 def test_between_alike_sites_a_better_path_is_never_slower(seed, field, factor):
-    """Where transfers both ways begin and end together."""
+    """Where transfers both ways begin and end together, and no shorter timeout restarts a window again."""
     scenario, policy = alike(*still_pair(seed))
     policy = in_order(policy)
     worse, better = scenario, scaled(scenario, field, factor)
     if field == "rtt_s":
         worse, better = better, worse
-    before, after = (simulate(s, policy, windows=6).step_time_s.mean for s in (worse, better))
-    assert after <= before * (1 + 1e-9)
+    before, after = (run(without_restarts(build(s, policy)), 0, 12) for s in (worse, better))
+    assert after.elapsed_s / after.steps <= before.elapsed_s / before.steps * (1 + 1e-9)
 
 
 @settings(max_examples=12)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from sim_worlds import TOPK, policies, policy, world, worlds
 
 from geosim.cost import Calibration, build
-from geosim.cost.transport import make_path, send_time
+from geosim.cost.sending import send_time
+from geosim.cost.transport import make_path
 from geosim.errors import UsageError
 from geosim.policy import load_policy
 from geosim.scenario import load_scenario

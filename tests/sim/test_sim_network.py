@@ -5,7 +5,7 @@ import simpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geosim.cost.transport import send_time
+from geosim.cost.sending import send_time
 from geosim.sim.flow import Ramp
 from geosim.sim.network import Network, max_min_rates
 

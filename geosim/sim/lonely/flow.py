@@ -1,4 +1,4 @@
-"""A transfer on its link, as `sim.flow.Flow`, and its window, as `cost.transport`, in machine code."""
+"""A transfer on its link, as `sim.flow.Flow`, and its window, as `cost.sending`, in machine code."""
 
 import math
 from typing import Any
