@@ -9,7 +9,7 @@ import numpy as np
 
 from runtime.codec.cpu import sums
 from runtime.codec.cpu.plan import SectionPlan
-from runtime.codec.workers import run_each, run_weighed, threads
+from runtime.codec.workers import run, run_weighed, threads
 
 _STREAMED_FROM = 1 << 20
 _RANGE = 1 << 18
@@ -46,9 +46,7 @@ class Total:
         self._streamed = len(out) >= _STREAMED_FROM
         self._places = {plan.number: _places(plan) for plan in plans}
         self._before = {plan.number: _index(plan, len(bodies)) for plan in plans if plan.sparse}
-        run_each(
-            [partial(self._inspect, plan, m) for plan in plans if plan.sparse for m in range(len(bodies))]
-        )
+        run([partial(self._inspect, plan, m) for plan in plans if plan.sparse for m in range(len(bodies))])
         if not all(self.sound):
             return
         tasks = []

@@ -1,6 +1,9 @@
 """One CPU codec that several threads use at once, as the exchange does while the next window is encoded."""
 
+import os
+import signal
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Barrier, Event
@@ -103,8 +106,9 @@ def test_fewer_threads_than_before(monkeypatch) -> None:
     assert torch.equal(*written)
 
 
-def test_what_no_thread_has_begun_is_run_by_the_caller() -> None:
+def test_what_no_thread_has_begun_is_run_by_the_caller(monkeypatch) -> None:
     """All others are busy for as long as it takes."""
+    monkeypatch.setattr(workers, "_team", None)
     workers.run([lambda: None] * 2)
     pool = workers._pool
     assert pool is not None
@@ -112,8 +116,53 @@ def test_what_no_thread_has_begun_is_run_by_the_caller() -> None:
     others = [pool.submit(ended.wait) for _ in range(pool._max_workers)]
     try:
         done: list[int] = []
-        workers.run_each([partial(done.append, i) for i in range(5)])
+        workers.run([partial(done.append, i) for i in range(5)])
         assert done == list(range(5))
     finally:
         ended.set()
     assert all(other.result() for other in others)
+
+
+def test_torch_lends_its_threads() -> None:
+    if "parallel backend: OpenMP" not in torch.__config__.parallel_info():
+        pytest.skip("this torch has other threads")
+    assert workers._team is not None
+
+
+@pytest.fixture(params=["team", "pool"])
+def _ways(request, monkeypatch):
+    if request.param == "pool":
+        monkeypatch.setattr(workers, "_team", None)
+
+
+@pytest.mark.usefixtures("_ways")
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_what_a_task_raises_reaches_the_caller_when_all_have_ended(error) -> None:
+    together, done = Barrier(2), []
+
+    def fail() -> None:
+        together.wait(20)
+        raise error
+
+    def last() -> None:
+        together.wait(20)
+        time.sleep(0.05)
+        done.append(1)
+
+    for tasks in ([fail, last], [last, fail]):
+        done.clear()
+        with pytest.raises(error):
+            workers.run(tasks)
+        assert done == [1]
+
+
+@pytest.mark.usefixtures("_ways")
+def test_a_process_that_forked_has_threads_of_its_own() -> None:
+    workers.run([lambda: None] * 2)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        done: list[int] = []
+        workers.run([partial(done.append, i) for i in range(2)])
+        os._exit(len(done))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
