@@ -1,9 +1,10 @@
 """How much memory an encode takes beyond what the caller holds, as the operating system sees it.
 
 A process of its own holds update, residual and payload, all touched. For each codec it encodes once, so that
-kernels are loaded, drops that coder, resets its peak resident set (5 into /proc/self/clear_refs) and lets a
-new coder encode: the peak (VmHWM) less what was resident before (VmRSS). The allocator is told to give every
-large block back, so that none is left from the first encode to be used again unseen.
+kernels are loaded, drops that coder and the scratch memory that is kept for the next encode, resets its peak
+resident set (5 into /proc/self/clear_refs) and lets a new coder encode: the peak (VmHWM) less what was
+resident before (VmRSS). The allocator is told to give every large block back, so that none is left from the
+first encode to be used again unseen.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ def report(folder: str) -> None:
 
 def _measure(folder: Path) -> dict[str, int]:
     from runtime.bench.codec import codec_on
+    from runtime.codec.cpu import scratch
 
     request = json.loads((folder / _REQUEST).read_text())
     torch.set_num_threads(request["threads"])
@@ -112,6 +114,7 @@ def _measure(folder: Path) -> dict[str, int]:
         for _ in range(2):
             residual.copy_(standing)
             gc.collect()
+            scratch.forget()
             Path("/proc/self/clear_refs").write_text("5")
             before = _status("VmRSS")
             coder = codec(layout, 0, 0, 0)

@@ -109,7 +109,7 @@ def add_all(values: Any, kind: int, weight: Any, residual: Any, adds: bool) -> i
         given, begin = single(values, at, n, kind, room)
         whole = n // LANES * LANES
         for i in range(0, whole, LANES):
-            if add_lanes(given, begin + i, weight, residual, at + i, adds) != 0:
+            if not add_lanes(given, begin + i, weight, residual, at + i, adds):
                 return at + i
         if not add_few(given, begin + whole, weight, residual, at + whole, n - whole, adds):
             return at + whole

@@ -11,6 +11,7 @@ from geosim.policy.maths import Key
 from runtime.codec.cpu import add, fused, positions, read, select, write
 from runtime.codec.cpu.draw import counter_key, draw
 from runtime.codec.cpu.plan import SectionPlan
+from runtime.codec.cpu.scratch import Scratch
 from runtime.codec.cpu.update import ONE, Update
 from runtime.codec.cpu.whole import WholeSelection, ranges
 from runtime.codec.workers import run, run_weighed, shares, threads
@@ -18,14 +19,14 @@ from runtime.codec.workers import run, run_weighed, shares, threads
 Undo = list[Callable[[], None]]
 _EMPTY = np.zeros(0, np.float32)
 _TASK = 64
-_FEW = 1 << 17  # elements that are selected before what they keep is written: they should stay in cache
+_MARKED = 6  # positions' upper bits that are marked while one value is written
+_FEW = 1 << 16  # elements that are selected before what they keep is written: they should stay in cache
 
 
 class Encoder:
     """Of one fragment on one shard."""
 
     def __init__(self, plans: Sequence[SectionPlan]) -> None:
-        self._plans = plans
         sparse = [plan for plan in plans if plan.sparse]
         self.kept = sum(plan.count for plan in sparse)
         self.dtype = np.uint32 if all(plan.numel <= 1 << 32 for plan in sparse) else np.int64
@@ -37,6 +38,7 @@ class Encoder:
         self._drawn = [plan for plan in sparse if plan.drawn]
         self._wide = [plan for plan in plans if not plan.sparse and plan.wide]
         self._narrow = [plan for plan in plans if not plan.sparse and not plan.wide]
+        self._later = [plan for plan in plans if plan.wide or (plan.sparse and not plan.batch)]
 
     @property
     def needs_room(self) -> bool:
@@ -45,15 +47,23 @@ class Encoder:
 
     def __call__(self, update: Update, key: Key, body: np.ndarray) -> bool:
         """Write `body`; False where u is not finite, the residual then undone."""
+        scratch = Scratch((self.kept, self.dtype), (self.kept, np.uint32))
+        try:
+            return self._encode(update, key, body, *scratch.arrays)
+        finally:
+            scratch.give_back()
+
+    def _encode(
+        self, update: Update, key: Key, body: np.ndarray, found: np.ndarray, words: np.ndarray
+    ) -> bool:
         undo: Undo = []
-        found = np.empty(self.kept, self.dtype)
-        words = np.empty(self.kept, np.uint32)
+        # Calls that find nothing to do would take longer than selecting from a hundredth of a small fragment.
         fine = (
-            self._add_all(update, undo)
-            and self._select_scopes(update, found, words, undo)
-            and self._select_and_write(update, key, body, found, words, undo)
-            and self._select_whole(update, found, words, undo)
-            and self._write_narrow(update, key, body, undo)
+            (not (self._drawn or self._wide) or self._add_all(update, undo))
+            and (not self._scopes or self._select_scopes(update, found, words, undo))
+            and (not self._batched or self._select_and_write(update, key, body, found, words, undo))
+            and (not self._whole or self._select_whole(update, found, words, undo))
+            and (not self._narrow or self._write_narrow(update, key, body, undo))
         )
         if not fine:
             for step in undo if update.keeps else ():
@@ -69,7 +79,8 @@ class Encoder:
                 for plan in (*self._whole, *self._drawn)
                 for begin, end in ranges(plan)
             ])  # fmt: skip
-        self._write_kept(update, key, body, found, words)
+        if self._later:
+            self._write_kept(update, key, body, found, words)
         return True
 
     def _add_all(self, update: Update, undo: Undo) -> bool:
@@ -114,25 +125,30 @@ class Encoder:
     def _select_and_write(
         self, update: Update, key: Key, body: np.ndarray, found: np.ndarray, words: np.ndarray, undo: Undo
     ) -> bool:
-        """Sections in blocks, but for the positions' upper bits.
+        """Sections in blocks.
 
         Threads' shares are whole batches, so that no two write to the same group or byte.
         """
         decay = update.decay if update.keeps else ONE
         parts = [(plan, scopes, at) for plan, scopes in self._batched for at in scopes.cuts(threads())]
         done = [(0, 0, 0)] * len(parts)
-
-        def one(i: int) -> None:
-            plan, scopes, at = parts[i]
-            done[i] = fused.select_and_write(
+        # Put together here: another thread has nothing of what that takes in its cache.
+        calls = [
+            partial(
+                fused.select_and_write,
                 update.values, update.kind, update.weight, update.work, update.keeps, decay,
                 scopes.starts[at], scopes.sizes[at], scopes.keeps[at], scopes.bases[at], scopes.outs[at],
                 found, words, max(1, _FEW // plan.block), plan.step, plan.kept_at, plan.low,
-                body[plan.low_at : plan.high_at],
+                body[plan.low_at : plan.high_at], *_upper_part(plan, scopes, at, body),
                 plan.ends, plan.shifts, plan.form, plan.width, plan.bump, plan.stochastic,
                 *counter_key(plan, key, rounding=True),
                 body[plan.scales_at : plan.values_at], body[plan.values_at : plan.end],
-            )  # fmt: skip
+            )
+            for plan, scopes, at in parts
+        ]  # fmt: skip
+
+        def one(i: int) -> None:
+            done[i] = calls[i]()
 
         def take_back() -> None:
             for (plan, scopes, at), (whole, more, written) in zip(parts, done, strict=True):
@@ -200,7 +216,7 @@ class Encoder:
 
         def high(plan: SectionPlan) -> None:
             mine = found[plan.kept_at : plan.kept_at + plan.count]
-            positions.write_high(mine, plan.low, body[plan.high_at : plan.scales_at])
+            positions.write_all_high(mine, plan.low, body[plan.high_at : plan.scales_at])
 
         def item(plan: SectionPlan, begin: int, end: int) -> None:
             if plan.sparse:
@@ -214,14 +230,13 @@ class Encoder:
             write.write_item(
                 x, mine, plan.ends, plan.shifts, residual, update.decay,
                 plan.form, plan.width, plan.bump, plan.stochastic, *counter_key(plan, key, rounding=True),
-                begin, body[plan.scales_at : plan.values_at], body[plan.values_at : plan.end],
+                begin, body[plan.scales_at : plan.values_at], body[plan.values_at : plan.end], -1,
             )  # fmt: skip
 
-        for plan in self._plans:
+        for plan in self._later:
             if plan.sparse and not plan.drawn:
-                tasks.append((plan.count // 2, partial(high, plan)))
-            if (plan.sparse and not plan.batch) or plan.wide:
-                tasks += [(end - begin, partial(item, plan, begin, end)) for begin, end in plan.items()]
+                tasks.append((plan.count // _MARKED, partial(high, plan)))
+            tasks += [(end - begin, partial(item, plan, begin, end)) for begin, end in plan.items()]
         run_weighed([(weight + _TASK, task) for weight, task in tasks])
 
 
@@ -237,6 +252,9 @@ class _Scopes:
             columns = [np.zeros(0, np.int64)] * 5
         self.starts, self.sizes, self.keeps, self.bases, self.outs = columns
         self._cuts: dict[int, list[slice]] = {}
+
+    def __len__(self) -> int:
+        return len(self.sizes)
 
     def cuts(self, count: int) -> list[slice]:
         """For so many threads; cut once, as that takes as long as selecting from a thousandth of them."""
@@ -254,6 +272,18 @@ class _Scopes:
         starts, ends = self.starts[at], self.starts[at] + self.sizes[at]
         update.take_off(zip(starts[:whole], ends[:whole], strict=True), decay)
         update.take_off((start, start + more) for start in starts[whole : whole + 1])
+
+
+def _upper_part(plan: SectionPlan, scopes: _Scopes, at: slice, body: np.ndarray) -> tuple[int, np.ndarray]:
+    """Of the positions' upper bits the first that scopes of a cut write, and their bytes: whole ones."""
+    firsts = [
+        (int(scopes.bases[scope]) >> plan.low) + int(scopes.outs[scope]) - plan.kept_at
+        for scope in (at.start, at.stop)
+        if scope < len(scopes.bases)
+    ]
+    begin = plan.high_at + firsts[0] // 8
+    end = plan.high_at + firsts[1] // 8 if len(firsts) > 1 else plan.scales_at
+    return firsts[0], body[begin:end]
 
 
 def _scope_rows(plan: SectionPlan) -> tuple[np.ndarray, ...]:

@@ -96,10 +96,104 @@ def reach(typing: Any, words: Any, at: Any, mask: Any, least: Any) -> Any:
 
 
 @intrinsic
+def count_reach(typing: Any, words: Any, at: Any, mask: Any, least: Any) -> Any:
+    """How many bits of `reach` are 1: counted 16 at a time, which is faster than to put 64 together first."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(ir.IntType(32), _STREAMED)
+        bound = _spread(builder, arguments[3], vector)
+        mask = _spread(builder, arguments[2], vector)
+        total = ir.Constant(ir.IntType(64), 0)
+        for i in range(0, LANES, _STREAMED):
+            index = builder.add(arguments[1], ir.Constant(arguments[1].type, i))
+            pointer = _at(context, builder, signature.args[0], arguments[0], index, vector)
+            reached = builder.icmp_signed(">=", builder.and_(builder.load(pointer, align=4), mask), bound)
+            few = builder.ctpop(builder.bitcast(reached, ir.IntType(_STREAMED)))
+            total = builder.add(total, builder.zext(few, ir.IntType(64)))
+        return total
+
+    return types.intp(words, types.intp, types.uint32, types.uint32), generate
+
+
+def _for_each_hit(builder: Any, hits: Any, to: Any, body: Any) -> Any:
+    """A loop over the 1 bits of a uint64, lowest first: body(number of the bit, to), body(…, to + 1), …
+
+    Returns where it ends.
+    """
+    long = ir.IntType(64)
+    zero, one = ir.Constant(long, 0), ir.Constant(long, 1)
+    before, loop, after = builder.block, *(builder.append_basic_block() for _ in range(2))
+    builder.cbranch(builder.icmp_unsigned("!=", hits, zero), loop, after)
+    builder.position_at_end(loop)
+    left, end = builder.phi(long), builder.phi(long)
+    body(builder.cttz(left, ir.Constant(ir.IntType(1), 1)), end)
+    rest, next_ = builder.and_(left, builder.sub(left, one)), builder.add(end, one)
+    for phi, start, then in ((left, hits, rest), (end, to, next_)):
+        phi.add_incoming(start, before)
+        phi.add_incoming(then, loop)
+    builder.cbranch(builder.icmp_unsigned("!=", rest, zero), loop, after)
+    builder.position_at_end(after)
+    result = builder.phi(long)
+    result.add_incoming(to, before)
+    result.add_incoming(next_, loop)
+    return result
+
+
+@intrinsic
+def take_hits(typing: Any, hits: Any, words: Any, at: Any, first: Any, found: Any, kept: Any, to: Any) -> Any:
+    """For each bit j of `hits`, lowest first: ``first + j`` appended to `found`, ``words[at + j]`` to `kept`.
+
+    Both are filled from `to` on. Returns where they end after it.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        hits, words, at, first, found, kept, to = arguments
+        types_ = signature.args
+        source, places, out = (
+            context.make_array(types_[i])(context, builder, array).data
+            for i, array in ((1, words), (4, found), (5, kept))
+        )
+        position = context.get_data_type(types_[4].dtype)
+
+        def take(j: Any, end: Any) -> None:
+            builder.store(builder.load(builder.gep(source, [builder.add(at, j)])), builder.gep(out, [end]))
+            place = builder.add(first, j)
+            builder.store(
+                builder.trunc(place, position) if position.width < place.type.width else place,
+                builder.gep(places, [end]),
+            )
+
+        return _for_each_hit(builder, hits, to, take)
+
+    return types.intp(types.uint64, words, types.intp, types.intp, found, kept, types.intp), generate
+
+
+@intrinsic
+def move_hits(
+    typing: Any, hits: Any, found: Any, words: Any, at: Any, found_out: Any, words_out: Any, to: Any
+) -> Any:
+    """As `take_hits`, of ``found[at + j]`` and ``words[at + j]`` into the outputs."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = [
+            context.make_array(signature.args[i])(context, builder, arguments[i]).data for i in (1, 2, 4, 5)
+        ]
+
+        def move(j: Any, end: Any) -> None:
+            for source, out in zip(data[:2], data[2:], strict=True):
+                value = builder.load(builder.gep(source, [builder.add(arguments[3], j)]))
+                builder.store(value, builder.gep(out, [end]))
+
+        return _for_each_hit(builder, arguments[0], arguments[6], move)
+
+    return types.intp(types.uint64, found, words, types.intp, found_out, words_out, types.intp), generate
+
+
+@intrinsic
 def add_lanes(typing: Any, values: Any, at: Any, weight: Any, residual: Any, begin: Any, adds: Any) -> Any:
     """64 times: residual <- weight * values (+ residual, if `adds`), unless a result is not finite.
 
-    Returns bit j: whether that of ``values[at + j]`` is not; then nothing is stored.
+    Returns whether all are; else nothing is stored.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -110,16 +204,32 @@ def add_lanes(typing: Any, values: Any, at: Any, weight: Any, residual: Any, beg
         product = builder.fmul(builder.load(given, align=4), _spread(builder, arguments[2], vector))
         before = builder.load(place, align=4)
         total = builder.select(arguments[5], builder.fadd(product, before), product)
-        exponent = builder.and_(builder.bitcast(total, words), ir.Constant(words, [0x7F800000] * LANES))
-        bad = builder.icmp_unsigned("==", exponent, ir.Constant(words, [0x7F800000] * LANES))
-        mask = builder.bitcast(bad, ir.IntType(64))
+        size = builder.and_(builder.bitcast(total, words), ir.Constant(words, [0x7FFFFFFF] * LANES))
+        fine = _all_below(builder, size, 0x7F800000)
         # A jump, as a choice between sum and residual would hold both in registers, more than there are.
-        with builder.if_then(builder.icmp_unsigned("==", mask, ir.Constant(ir.IntType(64), 0)), likely=True):
+        with builder.if_then(fine, likely=True):
             builder.store(total, place, align=4)
-        return mask
+        return fine
 
     boolean = types.boolean
-    return types.uint64(values, types.intp, types.float32, residual, types.intp, boolean), generate
+    return boolean(values, types.intp, types.float32, residual, types.intp, boolean), generate
+
+
+def _all_below(builder: Any, words: Any, bound: int) -> Any:
+    """Whether all of a vector of unsigned words are; halves are compared with halves, as maxima are cheap."""
+    count = words.type.count
+    while count > _STREAMED:
+        count //= 2
+        low, high = (
+            builder.shuffle_vector(
+                words, words, ir.Constant(ir.VectorType(ir.IntType(32), count), list(places))
+            )
+            for places in (range(count), range(count, 2 * count))
+        )
+        words = builder.select(builder.icmp_unsigned(">", low, high), low, high)
+    reached = builder.icmp_unsigned(">=", words, ir.Constant(words.type, [bound] * count))
+    bits = builder.bitcast(reached, ir.IntType(count))
+    return builder.icmp_unsigned("==", bits, ir.Constant(bits.type, 0))
 
 
 @intrinsic
@@ -154,6 +264,19 @@ def load_word(typing: Any, data: Any, at: Any) -> Any:
         return builder.load(pointer, align=1)
 
     return types.uint64(data, types.intp), generate
+
+
+@intrinsic
+def store_half(typing: Any, data: Any, at: Any, word: Any) -> Any:
+    """The lower half of a uint64 as four little-endian bytes of a uint8 array, aligned or not."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        half = ir.IntType(32)
+        pointer = _at(context, builder, signature.args[0], arguments[0], arguments[1], half)
+        builder.store(builder.trunc(arguments[2], half), pointer, align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.intp, types.uint64), generate
 
 
 def _prefetch(writes: int, level: int) -> Any:

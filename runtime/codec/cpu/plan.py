@@ -13,7 +13,7 @@ from geosim.policy.select import Dense, RandomK, kept
 from runtime.codec.bits import packed_bytes
 from runtime.codec.cpu.forms import AS_FP16, NAMES, RUN
 
-ITEM = 1 << 15
+ITEM = 1 << 16
 _STREAMED_ITEM = 1 << 18
 LARGE = 1 << 20
 _BATCH = (
@@ -88,13 +88,14 @@ class SectionPlan:
 
     @property
     def batch(self) -> int:
-        """Blocks that keep whole groups and bytes, so that threads' shares may begin with them.
+        """Blocks whose part of the payload is whole groups and bytes: threads' shares may begin with them.
 
         0: the section is not selected and written in one go.
         """
         if not self.block or self.drawn or self.numel < _BATCHED_FROM:
             return 0
-        blocks = self.step // gcd(self.step, self.keep)
+        bits = 8 << self.low
+        blocks = lcm(self.step // gcd(self.step, self.keep), bits // gcd(bits, self.block))
         return blocks if blocks * self.block <= _BATCH else 0
 
     @property

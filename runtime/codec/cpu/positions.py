@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 from runtime.codec.cpu.kernel import kernel
-from runtime.codec.cpu.lowlevel import load_word, ones, trailing_zeros
+from runtime.codec.cpu.lowlevel import load_word, ones, store_half, trailing_zeros
 
 _ONE = np.uint64(1)
+_HALF = np.uint64(0xFFFFFFFF)
 
 
 @kernel
@@ -20,36 +21,71 @@ def write_low(found: Any, low: int, begin: int, out: Any) -> None:
     bits = 0
     at = begin * low // 8
     for i in range(len(found)):
-        held |= (np.uint64(found[i]) & mask) << np.uint64(bits)
-        bits += low
-        while bits >= 8:
-            out[at] = held & np.uint64(0xFF)
-            held >>= np.uint64(8)
-            bits -= 8
-            at += 1
-    if bits > 0:
-        out[at] = held
+        rest, more = np.uint64(found[i]) & mask, low
+        if low > 32:
+            store_half(out, at, held | (rest & _HALF) << np.uint64(bits))
+            held = (held | (rest & _HALF) << np.uint64(bits)) >> np.uint64(32)
+            rest >>= np.uint64(32)
+            more -= 32
+            at += 4
+        held |= rest << np.uint64(bits)
+        bits += more
+        if bits >= 32:
+            store_half(out, at, held)
+            held >>= np.uint64(32)
+            bits -= 32
+            at += 4
+    while bits > 0:
+        out[at] = held & np.uint64(0xFF)
+        held >>= np.uint64(8)
+        bits -= 8
+        at += 1
 
 
 @kernel
-def write_high(found: Any, low: int, out: Any) -> None:
-    """Mark bit (p_i >> low) + i for every position p_i; the rest are zeros."""
-    out[:] = 0
-    held = np.uint64(0)
-    word = np.int64(0)
+def write_high(found: Any, low: int, begin: int, first: int, out: Any, begun: Any) -> None:
+    """Mark bit (p_i >> low) + i for every position p_i.
+
+    Args:
+        found, low: positions, and how many bits of each are packed elsewhere.
+        begin: number of the first of them.
+        first: which of the bit vector's bits `out` begins with.
+        out: uint8, zeros where no position has been marked.
+        begun: uint64 [2]: zeros, or what a call for the positions before has left; `end_high` writes it.
+    """
+    held, word = begun[0], np.int64(begun[1])
     for i in range(len(found)):
-        bit = np.int64(np.uint64(found[i]) >> np.uint64(low)) + i
+        bit = np.int64(np.uint64(found[i]) >> np.uint64(low)) + begin + i - first
         if bit >> 6 != word:
             _store(held, word, out)
             held = np.uint64(0)
             word = bit >> 6
         held |= _ONE << np.uint64(bit & 63)
-    _store(held, word, out)
+    begun[0], begun[1] = held, word
+
+
+@kernel
+def end_high(begun: Any, out: Any) -> None:
+    """Write what `write_high` has left."""
+    _store(begun[0], np.int64(begun[1]), out)
+
+
+@kernel
+def write_all_high(found: Any, low: int, out: Any) -> None:
+    """`write_high` of all positions of a section."""
+    out[:] = 0
+    begun = np.zeros(2, np.uint64)
+    write_high(found, low, 0, 0, out, begun)
+    end_high(begun, out)
 
 
 @kernel
 def _store(held: Any, word: Any, out: Any) -> None:
-    for i in range(8 * word, min(8 * word + 8, len(out))):
+    if 8 * word + 8 <= len(out):
+        store_half(out, 8 * word, held)
+        store_half(out, 8 * word + 4, held >> np.uint64(32))
+        return
+    for i in range(8 * word, len(out)):
         out[i] = held & np.uint64(0xFF)
         held >>= np.uint64(8)
 

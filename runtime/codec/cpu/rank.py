@@ -4,9 +4,21 @@ from typing import Any
 
 import numpy as np
 
+from runtime.codec.cpu.add import MAGNITUDE
 from runtime.codec.cpu.kernel import kernel
-from runtime.codec.cpu.lowlevel import LANES, leading_zeros, ones, reach, trailing_zeros
+from runtime.codec.cpu.lowlevel import (
+    LANES,
+    count_reach,
+    leading_zeros,
+    move_hits,
+    ones,
+    reach,
+    take_hits,
+    trailing_zeros,
+)
 
+GROUP = 512  # words between two looks at how many have equalled a threshold
+MANY = 64  # fewer that reached it in a group are not worth a look
 _BISECTED = 4096
 _BUCKETS = 4096
 ALL_BITS = np.uint32(0xFFFFFFFF)
@@ -18,6 +30,25 @@ _HIGHEST = np.uint64(1 << 63)
 def padded(n: int) -> int:
     """Room that n words need in this module: a multiple of 64."""
     return (n + LANES - 1) // LANES * LANES
+
+
+@kernel
+def reach_few(words: Any, at: int, n: int, mask: Any, least: Any) -> Any:
+    """`reach` of fewer than 64 words."""
+    hits = np.uint64(0)
+    for i in range(n):
+        if words[at + i] & mask >= least:
+            hits |= _ONE << np.uint64(i)
+    return hits
+
+
+@kernel
+def equal_to(words: Any, begin: int, end: int, mask: Any, least: Any) -> Any:
+    """How many of words[begin:end] & mask are `least`."""
+    count = np.int64(0)
+    for i in range(np.uint64(begin), np.uint64(end)):
+        count += np.int64(words[i] & mask == least)
+    return count
 
 
 @kernel
@@ -37,7 +68,7 @@ def threshold_of(words: Any, n: int, mask: Any, k: int) -> Any:
     `padded(n)`, and what is beyond n becomes 0.
     """
     low, high = ALL_BITS, np.uint32(0)
-    for i in range(n):
+    for i in range(np.uint64(n)):
         word = np.uint32(words[i] & mask)
         low = min(low, word)
         high = max(high, word)
@@ -57,25 +88,33 @@ def threshold_of(words: Any, n: int, mask: Any, k: int) -> Any:
 
 
 @kernel
-def lower_bound(words: Any, n: int, mask: Any, k: int, slack: int) -> Any:
-    """A t that at least k of words[:n] & mask reach, and where ties allow at most k + `slack`; 1 <= k <= n.
+def lower_bound(sizes: Any, n: int, k: int, slack: int) -> Any:
+    """A t that at least k of sizes[:n] reach, and where ties allow at most k + `slack`; 1 <= k <= n.
 
-    `words` is as `threshold_of` takes it, n a multiple of 64.
+    They are below 2^31, and n is a multiple of 64.
     """
     low, high = ALL_BITS, np.uint32(0)
     for i in range(np.uint64(n)):
-        word = np.uint32(words[i] & mask)
-        low = min(low, word)
-        high = max(high, word)
-    while low < high:
-        middle = np.uint32(high - (high - low) // np.uint32(2))
-        count = count_reaching(words, n, mask, middle)
-        if count < k:
-            high = np.uint32(middle - np.uint32(1))
-        else:
-            low = middle
-            if count <= k + slack:
-                break
+        low = min(low, sizes[i])
+        high = max(high, sizes[i])
+    return _search(sizes, n, ALL_BITS, k, slack, low, high, n)
+
+
+@kernel
+def _search(words: Any, n: int, mask: Any, k: int, slack: int, low: Any, high: Any, count: int) -> Any:
+    """A t that k of words[:n] & mask reach, and where ties allow at most k + `slack`.
+
+    low <= t <= high < 2^31; `count` reach `low`: at least k.
+    """
+    while np.uint64(count - k) > np.uint64(slack) and low < high:
+        middle = np.uint32(high - ((high - low) >> np.uint32(1)))
+        count = 0
+        for at in range(0, n, LANES):
+            count += count_reach(words, at, mask, middle)
+        # All ones or zeros, as a jump would be foreseen wrongly every other time.
+        few = np.uint32((count - k) >> 63)
+        low = np.uint32(middle ^ ((middle ^ low) & few))
+        high = np.uint32(high ^ ((high ^ (middle - np.uint32(1))) & few))
     return low
 
 
@@ -88,10 +127,10 @@ def _by_buckets(words: Any, n: int, mask: Any, k: int, low: Any, high: Any) -> A
         while (high - low) >> shift >= np.uint32(_BUCKETS):
             shift += np.uint32(1)
         buckets[:] = 0
-        for i in range(n):
+        for i in range(np.uint64(n)):
             word = np.uint32(words[i] & mask)
             if low <= word <= high:
-                buckets[(word - low) >> shift] += 1
+                buckets[np.uint64((word - low) >> shift)] += 1
         bucket = np.int64((high - low) >> shift)
         while above + buckets[bucket] < k:
             above += buckets[bucket]
@@ -120,28 +159,18 @@ def gather_reaching(
     """
     bound = least
     ties = 0
+    to = room
     whole = len(words) // LANES * LANES
-    # Unsigned indices cannot be negative, which saves a check at each access.
-    to = np.uint64(room)
-    for at in range(0, whole, LANES):
-        hits = reach(words, at, mask, bound)
-        while hits != 0:
-            j = np.uint64(at) + trailing_zeros(hits)
-            hits &= hits - _ONE
-            word = words[j]
-            if word & mask == least:
-                ties += 1
-                if ties == tie_cap:
-                    bound = np.uint32(least + np.uint32(1))
-            found[to] = np.uint64(base) + j
-            kept[to] = word
-            to += _ONE
-    for i in range(whole, len(words)):
-        if words[i] & mask >= bound:
-            found[to] = base + i
-            kept[to] = words[i]
-            to += _ONE
-    return np.int64(to)
+    for begin in range(0, whole, GROUP):
+        before = to
+        for at in range(begin, min(whole, begin + GROUP), LANES):
+            to = take_hits(reach(words, at, mask, bound), words, at, base + at, found, kept, to)
+        if to - before > MANY:
+            ties += equal_to(kept, before, to, mask, least)
+            if ties >= tie_cap:
+                bound = np.uint32(least + np.uint32(1))
+    rest = len(words) - whole
+    return take_hits(reach_few(words, whole, rest, mask, bound), words, whole, base + whole, found, kept, to)
 
 
 @kernel
@@ -167,7 +196,7 @@ def keep_above(
 
     Zeros up to `padded(n)` follow the n words. Jumps go by 64 words: which are kept cannot be foreseen.
     """
-    to = np.uint64(0)
+    to = 0
     for at in range(0, n, LANES):
         above = np.uint64(0) if least == ALL_BITS else reach(words, at, mask, np.uint32(least + np.uint32(1)))
         hits = above
@@ -179,12 +208,7 @@ def keep_above(
                 equal &= ~(_HIGHEST >> leading_zeros(equal))
             ties -= np.int64(ones(equal))
             hits |= equal
-        while hits != 0:
-            j = np.uint64(at) + trailing_zeros(hits)
-            hits &= hits - _ONE
-            found_out[to] = found[j]
-            words_out[to] = words[j]
-            to += _ONE
+        to = move_hits(hits, found, words, at, found_out, words_out, to)
 
 
 @kernel
@@ -198,6 +222,31 @@ def counts(words: Any, n: int, mask: Any, least: Any) -> Any:
     """How many of words[:n] & mask are > least, and how many equal it; zeros up to `padded(n)` follow."""
     above = np.int64(count_above(words, n, mask, least))
     return above, (n if least == 0 else count_reaching(words, n, mask, least)) - above
+
+
+@kernel
+def keep_of_few(
+    found: Any, words: Any, n: int, k: int, least: Any, found_out: Any, words_out: Any, to: int
+) -> None:
+    """`keep_largest` of at most 64 candidates by magnitude into the outputs from `to` on; all reach `least`.
+
+    `words` has room for 64 more, which become 0.
+    """
+    high = np.uint32(0)
+    for i in range(LANES):
+        words[n + i] = 0
+    for i in range(LANES):
+        high = max(high, np.uint32(words[i] & MAGNITUDE))
+    low = _search(words, LANES, MAGNITUDE, k, 0, least, high, n)
+    hits = reach(words, 0, MAGNITUDE, low)
+    if np.int64(ones(hits)) != k:
+        # `low` equals some; of those the first are kept.
+        above = reach(words, 0, MAGNITUDE, np.uint32(low + np.uint32(1)))
+        equal = hits & ~above
+        for _ in range(np.int64(ones(hits)) - k):
+            equal &= ~(_HIGHEST >> leading_zeros(equal))
+        hits = above | equal
+    move_hits(hits, found, words, 0, found_out, words_out, to)
 
 
 @kernel

@@ -6,19 +6,38 @@ import numpy as np
 
 from runtime.codec.cpu.add import BLOCK, MAGNITUDE, add, add_few, single
 from runtime.codec.cpu.kernel import kernel
-from runtime.codec.cpu.lowlevel import LANES, add_lanes, look_ahead, raise_lanes, reach, trailing_zeros
-from runtime.codec.cpu.rank import keep_largest, lower_bound, padded
+from runtime.codec.cpu.lowlevel import (
+    LANES,
+    add_lanes,
+    borrowed,
+    look_ahead,
+    past_line,
+    raise_lanes,
+    reach,
+    take_hits,
+    trailing_zeros,
+)
+from runtime.codec.cpu.rank import (
+    GROUP,
+    MANY,
+    equal_to,
+    keep_largest,
+    keep_of_few,
+    lower_bound,
+    padded,
+    reach_few,
+)
 
 _LEAST_LANES = 64
 _LANES_PER_KEPT = 2
 _SLACK = 8
-_ONE = np.uint64(1)
 _ROW = np.uint64(6)  # of LANES elements
 _SAME = np.float32(1)
 _AHEAD = 1 << 15
 LINE = 16
 SAMPLED = 8192
 _SAMPLES_AHEAD = 16
+_UNDER_WAY = 12  # lines
 
 
 @kernel
@@ -62,13 +81,27 @@ def select_scopes(
     most = 0
     for scope in range(len(starts)):
         most = max(most, sizes[scope])
-    room = np.empty(BLOCK, np.float32)
-    top = np.empty(most // 4 + _LEAST_LANES, np.uint32)
-    found = np.empty(padded(most), found_out.dtype)
-    words = np.empty(padded(most), np.uint32)
+    return _select_scopes(
+        values, kind, weight, residual, has_residual, decay, starts, sizes, keeps, bases, outs,
+        found_out, words_out, np.empty(BLOCK, np.float32), _aligned(most // 4 + _LEAST_LANES),
+        np.empty(padded(most), found_out.dtype), _aligned(padded(most) + LANES),
+    )  # fmt: skip
+
+
+@kernel
+def _select_scopes(
+    values: Any, kind: int, weight: Any, residual: Any, has_residual: bool, decay: Any,
+    starts: Any, sizes: Any, keeps: Any, bases: Any, outs: Any, found_out: Any, words_out: Any,
+    room: Any, top: Any, found: Any, words: Any,
+) -> Any:  # fmt: skip
+    values, residual, room, top = borrowed(values), borrowed(residual), borrowed(room), borrowed(top)
+    starts, sizes, keeps = borrowed(starts), borrowed(sizes), borrowed(keeps)
+    bases, outs, found, words = borrowed(bases), borrowed(outs), borrowed(found), borrowed(words)
+    found_out, words_out = borrowed(found_out), borrowed(words_out)
     bits = residual.view(np.uint32)
     for scope in range(len(starts)):
         start, size, keep, out = starts[scope], sizes[scope], keeps[scope], outs[scope]
+        ahead = size <= _AHEAD
         lanes = lanes_for(size, keep)
         top[:lanes] = 0
         for at in range(0, size, BLOCK):
@@ -76,19 +109,41 @@ def select_scopes(
             given, begin = single(values, start + at, n, kind, room)
             done = _add_and_raise(
                 given, begin, weight, residual, start + at, n, has_residual, top, lanes, at,
-                values, size if size <= _AHEAD else 0,
+                values, size if ahead else 0,
             )  # fmt: skip
             if done < n:
                 return scope, at + done
-        least = lower_bound(top, lanes, MAGNITUDE, keep, keep // _SLACK) if lanes else np.uint32(0)
+        if ahead:
+            _ask(residual, start + size)
+        least = lower_bound(top, lanes, keep, keep // _SLACK) if lanes else np.uint32(0)
         # Of those that equal a lower bound no more can be kept than are to be kept.
         n = _gather_scope(bits, start, size, least, keep, bases[scope], found, words, residual)
-        end = out + keep
-        keep_largest(found, words, n, MAGNITUDE, keep, found_out[out:end], words_out[out:end])
+        if ahead:
+            _ask(values, start + 2 * size)
+        if n <= LANES and least > 0:
+            keep_of_few(found, words, n, keep, least, found_out, words_out, out)
+        else:
+            end = out + keep
+            keep_largest(found, words, n, MAGNITUDE, keep, found_out[out:end], words_out[out:end])
         if decay != _SAME:
             for i in range(np.uint64(start), np.uint64(start + size)):
                 residual[i] = residual[i] * decay
     return len(starts), 0
+
+
+@kernel
+def _aligned(n: int) -> Any:
+    """Room for n uint32, which begins with a cache line."""
+    room = np.empty(n + LINE, np.uint32)
+    begin = -past_line(room, 0) % (4 * LINE) // 4
+    return room[begin : begin + n]
+
+
+@kernel
+def _ask(array: Any, at: int) -> None:
+    """Ask memory for as much as may be under way at a time, before work that needs none."""
+    for line in range(at, at + _UNDER_WAY * LINE, LINE):
+        look_ahead(array, line)
 
 
 @kernel
@@ -129,7 +184,7 @@ def _add_and_raise(
         if ahead > 0:
             for line in range(ahead, ahead + LANES, LINE):
                 look_ahead(source, start + i + line)
-        if add_lanes(values, begin + i, weight, residual, start + i, adds) != 0:
+        if not add_lanes(values, begin + i, weight, residual, start + i, adds):
             return i
         if lanes > 0:
             raise_lanes(top, _lane(at + i, lanes, rows), bits, start + i, MAGNITUDE)
@@ -153,38 +208,28 @@ def _gather_scope(
     found: Any,
     words: Any,
     residual: Any,
-) -> Any:
-    """`gather_reaching` of one scope; meanwhile memory is asked for the residual behind it.
-
-    The loop stands in three kernels: called for every 64 elements it is slower.
-    """
+) -> int:
+    """`rank.gather_reaching` of one scope; meanwhile memory is asked for the residual behind it."""
     ahead = size <= _AHEAD
     bound = least
-    ties = 0
-    to = np.uint64(0)
+    ties = to = 0
     whole = start + size // LANES * LANES
-    for at in range(start, whole, LANES):
-        if ahead:
-            for line in range(size, size + LANES, LINE):
-                look_ahead(residual, at + line)
-        hits = reach(bits, at, MAGNITUDE, bound)
-        while hits != 0:
-            j = np.uint64(at) + trailing_zeros(hits)
-            hits &= hits - _ONE
-            word = bits[j]
-            if word & MAGNITUDE == least:
-                ties += 1
-                if ties == tie_cap:
-                    bound = np.uint32(least + np.uint32(1))
-            found[to] = np.uint64(base - start) + j
-            words[to] = word
-            to += _ONE
-    for i in range(whole, start + size):
-        if bits[i] & MAGNITUDE >= bound:
-            found[to] = base - start + i
-            words[to] = bits[i]
-            to += _ONE
-    return np.int64(to)
+    shift = base - start
+    for begin in range(start, whole, GROUP):
+        before = to
+        for at in range(begin, min(whole, begin + GROUP), LANES):
+            if ahead:
+                for line in range(size, size + LANES, LINE):
+                    look_ahead(residual, at + line)
+            to = take_hits(reach(bits, at, MAGNITUDE, bound), bits, at, at + shift, found, words, to)
+        if to - before > MANY:
+            ties += equal_to(words, before, to, MAGNITUDE, least)
+            if ties >= tie_cap:
+                bound = np.uint32(least + np.uint32(1))
+    rest = start + size - whole
+    return take_hits(
+        reach_few(bits, whole, rest, MAGNITUDE, bound), bits, whole, whole + shift, found, words, to
+    )
 
 
 @kernel
@@ -247,44 +292,38 @@ def collect(
         written: `residual` holds u already.
         least: candidates are above it, or among the first that equal it, at least `tie_cap` of them.
         base: the position that the range's first element has in its section.
-        found, words: positions and the bits of u; there is room for all.
+        found, words: positions and the bits of u.
 
     Returns:
-        (candidates, those that equal `least`, elements written): not all, unless an element is not finite.
+        (candidates, those seen that equal `least`, elements written): all, unless an element is not finite
+        or there is room for less than BLOCK more.
     """
     wide = np.empty(BLOCK, np.float32)
     bits = residual.view(np.uint32)
     n = len(residual)
-    to = np.uint64(0)
-    ties = 0
+    to = ties = 0
     bound = least if tie_cap > 0 else np.uint32(least + np.uint32(1))
     for at in range(0, n, BLOCK):
+        if len(found) - to < BLOCK:
+            return to, ties, at
         size = min(BLOCK, n - at)
         given, begin = (wide, 0) if written else single(values, at, size, kind, wide)
         whole = size // LANES * LANES
+        before = to
         for i in range(0, whole, LANES):
-            if not written and add_lanes(given, begin + i, weight, residual, at + i, has_residual) != 0:
-                return np.int64(to), ties, at + i
+            if not written and not add_lanes(given, begin + i, weight, residual, at + i, has_residual):
+                return to, ties, at + i
             hits = reach(bits, at + i, MAGNITUDE, bound)
-            while hits != 0:
-                j = np.uint64(at + i) + trailing_zeros(hits)
-                hits &= hits - _ONE
-                word = bits[j]
-                if word & MAGNITUDE == least:
-                    ties += 1
-                    if ties == tie_cap:
-                        bound = np.uint32(least + np.uint32(1))
-                found[to] = np.uint64(base) + j
-                words[to] = word
-                to += _ONE
+            to = take_hits(hits, bits, at + i, base + at + i, found, words, to)
         rest = at + whole
         if not written and not add_few(
             given, begin + whole, weight, residual, rest, size - whole, has_residual
         ):
-            return np.int64(to), ties, rest
-        for j in range(rest, at + size):
-            if bits[j] & MAGNITUDE >= bound:
-                found[to] = base + j
-                words[to] = bits[j]
-                to += _ONE
-    return np.int64(to), ties, n
+            return to, ties, rest
+        hits = reach_few(bits, rest, size - whole, MAGNITUDE, bound)
+        to = take_hits(hits, bits, rest, base + rest, found, words, to)
+        if to - before > MANY:
+            ties += equal_to(words, before, to, MAGNITUDE, least)
+            if ties >= tie_cap:
+                bound = np.uint32(least + np.uint32(1))
+    return to, ties, n

@@ -70,7 +70,7 @@ def warm(kind: int, dtype: type[np.integer]) -> None:
     )
     fused.select_and_write(
         values, kind, one, residual, True, one, index, size, size, index, index, found[:_FEW], words[:_FEW],
-        1, _FEW, 0, 1, data, size, index, forms.AS_INT8, _FEW, True, False, word, word, data, data,
+        1, _FEW, 0, 1, data, 0, data, size, index, forms.AS_INT8, _FEW, True, False, word, word, data, data,
     )  # fmt: skip
     counter.draw_scopes(word, word, index, size, size, index, found[:_FEW])
     counter.reaching(word, word, 0, _FEW, word, found, words)
@@ -85,11 +85,11 @@ def warm(kind: int, dtype: type[np.integer]) -> None:
         values, kind, one, residual, True, one, form, width, True, False, word, word, 0, data, data
     )
     write.write_item(
-        residual, found, size, index, residual, one, form, width, True, False, word, word, 0, data, data
+        residual, found, size, index, residual, one, form, width, True, False, word, word, 0, data, data, -1
     )
     write.take_values(residual, found, size, index, words)
     positions.write_low(found, 1, 0, data)
-    positions.write_high(found, 1, data)
+    positions.write_all_high(found, 1, data)
     positions.read_positions(data, data, 1, 0, 0, 0, int(positions.count_ones(data, 0, 0)), _FEW, found)
     positions.well_placed(found, 0, _FEW, 0, 1, _FEW)
     read.all_right(data, data, form, width, 0, _FEW)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 
 from runtime.codec.cpu import add, rank, select
 from runtime.codec.cpu.plan import SectionPlan
+from runtime.codec.cpu.scratch import Scratch
 from runtime.codec.cpu.update import Update
 from runtime.codec.workers import run, shares, threads
 
@@ -23,9 +25,19 @@ _SAMPLED_FROM = 1 << 16
 _SPARE = 1.1
 _DEVIATIONS = 3.0
 _LOWER = 3.0
+_ROOM = 1.3
+_PART = 1 << 16
 _PAD = np.zeros(rank.LANES, np.uint32)
 
-Candidates = tuple[np.ndarray, np.ndarray]  # positions [n], and the bits of u [n + 64]
+Candidates = tuple[np.ndarray, np.ndarray]  # positions [n], and the bits of u [n], then zeros up to whole 64
+
+
+class Piece(NamedTuple):
+    """A range of the fragment's elements, and which position in the section the first one has."""
+
+    begin: int
+    end: int
+    base: int
 
 
 def ranges(plan: SectionPlan) -> list[tuple[int, int]]:
@@ -36,6 +48,17 @@ def ranges(plan: SectionPlan) -> list[tuple[int, int]]:
     return out
 
 
+def _parts(found: np.ndarray, words: np.ndarray, n: int) -> list[Candidates]:
+    """n candidates in parts for threads; there is room for 64 words more."""
+    words[n : n + rank.LANES] = 0
+    starts = range(0, n, _PART)
+    ends = [min(n, start + _PART) for start in starts]
+    return [
+        (found[start:end], words[start : start + rank.padded(end - start)])
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
 class WholeSelection:
     """One section's top-k."""
 
@@ -44,18 +67,38 @@ class WholeSelection:
         self._plan = plan
         self._update = update
         self._dtype = dtype
-        self._ranges = ranges(plan)
-        sizes = [end - begin for begin, end in self._ranges]
-        self._bases = np.cumsum([0, *sizes[:-1]]).tolist()
-        self._cuts = shares(sizes, threads())
-        self._written = [0] * len(self._ranges)
+        self._pieces: list[Piece] = []
+        self._cuts: list[slice] = []
+        parts = ranges(plan)
+        base = 0
+        for at in shares([end - begin for begin, end in parts], threads()):
+            first = len(self._pieces)
+            for begin, end in parts[at]:
+                if len(self._pieces) > first and self._pieces[-1].end == begin:
+                    self._pieces[-1] = self._pieces[-1]._replace(end=end)
+                else:
+                    self._pieces.append(Piece(begin, end, base))
+                base += end - begin
+            self._cuts.append(slice(first, len(self._pieces)))
+        self._written = [0] * len(self._pieces)
 
     def __call__(self, found_out: np.ndarray, words_out: np.ndarray) -> bool:
         """u into the update's room, and what is kept into the outputs [count]; False if not finite."""
         sample = self._sample()
+        room = int(_ROOM * self._plan.count) // len(self._cuts) + add.BLOCK + rank.LANES
+        rooms: list[tuple[int, type[np.generic]]] = [(room, self._dtype), (room, np.uint32)]
+        scratch = Scratch(*(rooms * len(self._cuts)))
+        try:
+            return self._select(sample, scratch.arrays, found_out, words_out)
+        finally:
+            scratch.give_back()
+
+    def _select(
+        self, sample: np.ndarray, held: list[np.ndarray], found_out: np.ndarray, words_out: np.ndarray
+    ) -> bool:
         spare = 1.0
         while True:
-            parts = self._collect(self._threshold(sample, spare), bool(self._written[-1]))
+            parts = self._collect(self._threshold(sample, spare), bool(self._written[-1]), held)
             if not self._finite:
                 return False
             if sum(len(found) for found, _ in parts) >= self._plan.count:
@@ -66,12 +109,12 @@ class WholeSelection:
     def undo(self) -> None:
         """Take the sum back as far as it was written."""
         self._update.take_off(
-            (begin, begin + n) for (begin, _), n in zip(self._ranges, self._written, strict=True)
+            (piece.begin, piece.begin + n) for piece, n in zip(self._pieces, self._written, strict=True)
         )
 
     @property
     def _finite(self) -> bool:
-        return all(begin + n == end for (begin, end), n in zip(self._ranges, self._written, strict=True))
+        return all(piece.begin + n == piece.end for piece, n in zip(self._pieces, self._written, strict=True))
 
     def _threshold(self, sample: np.ndarray, spare: float) -> np.uint32:
         """A magnitude that a few more than are kept should reach; 0: all do."""
@@ -96,43 +139,58 @@ class WholeSelection:
         if self._plan.numel <= _SAMPLED_FROM:
             return _PAD
         update = self._update
-        parts: list[np.ndarray] = [_PAD] * len(self._ranges)
+        parts: list[np.ndarray] = [_PAD] * len(self._pieces)
 
         def some(at: slice) -> None:
             for i in range(at.start, at.stop):
-                begin, end = self._ranges[i]
+                begin, end, base = self._pieces[i]
                 part = np.empty((end - begin) // select.SAMPLED * select.LINE + select.LINE, np.uint32)
                 n = select.sample(
                     update.values[begin:end], update.kind, update.weight, update.work[begin:end],
-                    update.keeps, self._bases[i] // select.SAMPLED, part,
+                    update.keeps, base // select.SAMPLED, part,
                 )  # fmt: skip
                 parts[i] = part[:n]
 
         run([partial(some, at) for at in self._cuts])
         return np.concatenate([*parts, _PAD])
 
-    def _collect(self, least: np.uint32, written: bool) -> list[Candidates]:
-        """Candidates in ascending order of position."""
-        update, count = self._update, self._plan.count
+    def _collect(self, least: np.uint32, written: bool, held: list[np.ndarray]) -> list[Candidates]:
+        """Candidates in ascending order of position; `held`: room for each thread's positions and words."""
         results: list[list[Candidates]] = [[] for _ in self._cuts]
 
         def some(number: int, at: slice) -> None:
-            ties = 0
-            # Room for all of a range; what is never touched costs nothing.
-            found, words = np.empty(RANGE, self._dtype), np.empty(RANGE, np.uint32)
-            for i in range(at.start, at.stop):
-                begin, end = self._ranges[i]
-                n, more, self._written[i] = select.collect(
-                    update.values[begin:end], update.kind, update.weight, update.work[begin:end],
-                    update.keeps, written, least, max(0, count - ties), self._bases[i], found, words,
-                )  # fmt: skip
-                if self._written[i] < end - begin:
-                    return
-                ties += more
-                results[number].append((found[:n].copy(), np.concatenate([words[:n], _PAD])))
+            results[number] = self._collect_some(at, least, written, *held[2 * number : 2 * number + 2])
 
         run([partial(some, number, at) for number, at in enumerate(self._cuts)])
         return [part for result in results for part in result]
+
+    def _collect_some(
+        self, at: slice, least: np.uint32, written: bool, found: np.ndarray, words: np.ndarray
+    ) -> list[Candidates]:
+        """`_collect` of some pieces."""
+        update, count = self._update, self._plan.count
+        results: list[Candidates] = []
+        ties = to = 0
+        for i in range(at.start, at.stop):
+            begin, end, base = self._pieces[i]
+            done = 0
+            while True:
+                n, more, some = select.collect(
+                    update.values[begin + done : end], update.kind, update.weight,
+                    update.work[begin + done : end], update.keeps, written, least, max(0, count - ties),
+                    base + done, found[to : -rank.LANES], words[to : -rank.LANES],
+                )  # fmt: skip
+                to, ties, done = to + n, ties + more, done + some
+                self._written[i] = done
+                if begin + done == end:
+                    break
+                if len(found) - rank.LANES - to >= add.BLOCK:  # not for want of room
+                    return results
+                results += _parts(found, words, to)
+                # Room for all that is left of the piece; what is never touched costs nothing.
+                room, to = end - begin - done + add.BLOCK + rank.LANES, 0
+                found, words = np.empty(room, self._dtype), np.empty(room, np.uint32)
+        return results + _parts(found, words, to)
 
     def _keep(
         self, parts: list[Candidates], upper: np.uint32, found_out: np.ndarray, words_out: np.ndarray
@@ -175,19 +233,29 @@ def _least(parts: list[Candidates], upper: np.uint32, count: int) -> np.uint32:
     Args:
         upper: fewer than `count` should reach it, but most of those; then only the others need looking at.
     """
-    others = [_PAD] * len(parts)
+    sizes = [len(words) for _, words in parts]
+    begins = np.cumsum([0, *sizes]).tolist()
+    found_below = [0] * len(parts)
+    scratch = Scratch((begins[-1] + rank.LANES, np.uint32))
+    room = scratch.arrays[0]
 
     def below(i: int) -> None:
         found, words = parts[i]
-        out = np.empty(len(found), np.uint32)
-        others[i] = out[: rank.gather_below(words, len(found), add.MAGNITUDE, upper, out)]
+        out = room[begins[i] : begins[i + 1]]
+        found_below[i] = rank.gather_below(words, len(found), add.MAGNITUDE, upper, out)
 
-    _share_out(below, len(parts))
-    missing = count - sum(len(found) - len(other) for (found, _), other in zip(parts, others, strict=True))
-    if missing <= 0:
-        others, missing = [words[: len(found)] for found, words in parts], count
-    words = np.concatenate([*others, _PAD])
-    return np.uint32(rank.threshold_of(words, len(words) - len(_PAD), add.MAGNITUDE, missing))
+    try:
+        _share_out(below, len(parts))
+        missing = count - (sum(len(found) for found, _ in parts) - sum(found_below))
+        at = 0
+        for i, (found, words) in enumerate(parts):
+            # Where more than `count` reached `upper`, all need looking at.
+            some = room[begins[i] :][: found_below[i]] if missing > 0 else words[: len(found)]
+            room[at : at + len(some)] = some
+            at += len(some)
+        return np.uint32(rank.threshold_of(room, at, add.MAGNITUDE, missing if missing > 0 else count))
+    finally:
+        scratch.give_back()
 
 
 def _share_out(work: Callable[[int], None], count: int) -> None:

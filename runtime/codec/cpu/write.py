@@ -11,10 +11,13 @@ import numpy as np
 from runtime.codec.cpu.add import NOT_FINITE, add
 from runtime.codec.cpu.forms import AS_FP16, BITS, RUN
 from runtime.codec.cpu.kernel import kernel
-from runtime.codec.cpu.lowlevel import prefetch
+from runtime.codec.cpu.lowlevel import borrowed, look_ahead, prefetch
 from runtime.codec.cpu.quantize import flush, scale_of, write_scale, write_values
 
 _AHEAD = 64
+_NEAR, _FAR = np.uint64(24), np.uint64(_AHEAD)
+_EVERY = np.uint64(3)
+LINE = 16
 
 
 @kernel
@@ -93,6 +96,7 @@ def write_item(
     begin: int,
     scales: Any,
     data: Any,
+    soon: int,
 ) -> None:
     """An item of values that stand in memory: their scales and bytes out, `residual` <- decay (u - c).
 
@@ -103,12 +107,25 @@ def write_item(
             the element of the fragment.
         residual: the fragment's; empty where none is kept.
         decay, form, width, bump, stochastic, first, second, begin, scales, data: as `write_dense`.
+        soon: -1, or where in `residual` memory is to be asked for meanwhile, as what is updated is in cache.
     """
-    c = np.empty(RUN, np.float32)
-    scale = np.empty(RUN, np.float32)
-    levels = np.empty(RUN, np.uint8)
-    dither = np.empty(RUN, np.uint32)
-    packer = np.zeros(2, np.int64)
+    _write_item(
+        x, found, ends, shifts, residual, decay, form, width, bump, stochastic, first, second, begin, scales,
+        data, soon, np.empty(RUN, np.float32), np.empty(RUN, np.float32), np.empty(RUN, np.uint8),
+        np.empty(RUN, np.uint32), np.zeros(2, np.int64),
+    )  # fmt: skip
+
+
+@kernel
+def _write_item(
+    x: Any, found: Any, ends: Any, shifts: Any, residual: Any, decay: Any, form: int, width: int, bump: bool,
+    stochastic: bool, first: Any, second: Any, begin: int, scales: Any, data: Any, soon: int,
+    c: Any, scale: Any, levels: Any, dither: Any, packer: Any,
+) -> None:  # fmt: skip
+    x, found, ends, shifts = borrowed(x), borrowed(found), borrowed(ends), borrowed(shifts)
+    residual = borrowed(residual)
+    scales, data, c, scale = borrowed(scales), borrowed(data), borrowed(c), borrowed(scale)
+    levels, dither, packer = borrowed(levels), borrowed(dither), borrowed(packer)
     n = len(x)
     span = 0
     step = width if form > AS_FP16 else RUN
@@ -130,6 +147,15 @@ def write_item(
             if len(found) == 0:
                 for i in range(at, end):
                     x[i] = np.float32(x[i] - c[i - at]) * decay
+            elif len(ends) == 1:
+                shift, last, distance = shifts[0], np.uint64(n - 1), _FAR if soon < 0 else _NEAR
+                for i in range(np.uint64(at), np.uint64(end)):
+                    if soon >= 0 and i & _EVERY == 0:
+                        look_ahead(residual, soon)
+                        soon += LINE
+                    place = np.uint64(np.int64(found[i]) + shift)
+                    prefetch(residual, np.int64(found[min(i + distance, last)]) + shift)
+                    residual[place] = np.float32(x[i] - c[i - np.uint64(at)]) * decay
             else:
                 for i in range(at, end):
                     position = np.int64(found[i])
