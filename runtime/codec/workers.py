@@ -12,9 +12,10 @@ import ctypes
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import accumulate, pairwise
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -72,18 +73,27 @@ def run_weighed(tasks: Sequence[tuple[int, Task]]) -> None:
 
 
 def _run_in_team(tasks: Sequence[Task]) -> None:
-    left = iter(tasks)
+    left, caller = iter(tasks), get_ident()
     errors: list[BaseException] = []
+    ended: list[bool] = []
 
     def region(_: object) -> None:
         try:
             _each(left)
+            if get_ident() == caller:
+                ended.append(True)
         except BaseException as error:
             errors.append(error)
 
     _team(_Region(region), None, threads(), 0)
-    if errors:
-        raise errors[0]
+    try:
+        if errors:
+            raise errors[0]
+        if not ended:
+            # What a signal's handler raises before the region's first line, ctypes prints and drops.
+            raise KeyboardInterrupt
+    finally:
+        errors.clear()  # an error holds this frame, which should not hold it
 
 
 def _run_in_pool(tasks: Sequence[Task]) -> None:
@@ -97,10 +107,23 @@ def _run_in_pool(tasks: Sequence[Task]) -> None:
         _each(left)
     finally:
         # One that was taken back counts as done only when a thread has woken to see it.
-        wait([other for other in others if not other.cancel()])
+        _wait_for([other for other in others if not other.cancel()])
     for other in others:
         if not other.cancelled():
             other.result()
+
+
+def _wait_for(others: Sequence[Future[None]]) -> None:
+    """Until they have ended, as they write to what the caller lends; what a signal raises meanwhile comes after."""
+    raised: BaseException | None = None
+    while True:
+        try:
+            wait(others)
+            break
+        except BaseException as error:
+            raised = error
+    if raised is not None:
+        raise raised
 
 
 def _each(tasks: Iterable[Task]) -> None:

@@ -97,7 +97,10 @@ def reach(typing: Any, words: Any, at: Any, mask: Any, least: Any) -> Any:
 
 @intrinsic
 def count_reach(typing: Any, words: Any, at: Any, mask: Any, least: Any) -> Any:
-    """How many bits of `reach` are 1: counted 16 at a time, which is faster than to put 64 together first."""
+    """How many bits of `reach` are 1, for masked words and `least` below 2^31.
+
+    They are counted 16 at a time, which is faster than to put 64 together first.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(ir.IntType(32), _STREAMED)

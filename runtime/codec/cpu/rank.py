@@ -228,9 +228,9 @@ def counts(words: Any, n: int, mask: Any, least: Any) -> Any:
 def keep_of_few(
     found: Any, words: Any, n: int, k: int, least: Any, found_out: Any, words_out: Any, to: int
 ) -> None:
-    """`keep_largest` of at most 64 candidates by magnitude into the outputs from `to` on; all reach `least`.
+    """`keep_largest` of at most 64 candidates by magnitude into the outputs from `to` on.
 
-    `words` has room for 64 more, which become 0.
+    All reach `least`, which is not 0. `words` has room for 64 more, which become 0.
     """
     high = np.uint32(0)
     for i in range(LANES):

@@ -13,7 +13,7 @@ _free: list[np.ndarray] = []
 class Scratch:
     """1-D arrays, each from the start of a cache line on; what they hold means nothing.
 
-    Those who hold some at the same time get memory of their own. What they give back is kept.
+    Those who hold some at the same time get memory of their own. As much as was ever held at a time is kept.
 
     Attributes:
         arrays: one of each (elements, dtype) that was asked for.
@@ -42,7 +42,7 @@ class Scratch:
 
 def _new(size: int) -> np.ndarray:
     """From torch, as its memory begins with a cache line; numpy's would be huge pages, each held whole."""
-    return torch.empty(size, dtype=torch.uint8).numpy()
+    return torch.empty(size, dtype=torch.uint8, device="cpu").numpy()
 
 
 def forget() -> None:

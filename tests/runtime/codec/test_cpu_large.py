@@ -36,6 +36,7 @@ DRAWN = Codec(select=RandomK(ratio=0.02), quantize=Sign(group=9), residual=Feedb
 BLOCKS = Codec(
     select=TopK(ratio=0.01, scope=5000), quantize=Integer(kind="int4"), residual=Feedback(decay=0.5)
 )
+USUAL = Codec(select=TopK(ratio=0.01, scope=4096), quantize=Integer(), residual=Feedback())
 # Neither groups nor bytes end where blocks do.
 FEW = Codec(
     select=TopK(ratio=0.004, scope=700), quantize=E3M0(group=9, rounding="stochastic"), residual=Feedback()
@@ -50,6 +51,7 @@ ALL = {
     "half": HALF,
     "drawn": DRAWN,
     "blocks": BLOCKS,
+    "usual": USUAL,
     "few": FEW,
     "narrow": NARROW,
     "wide": WIDE,

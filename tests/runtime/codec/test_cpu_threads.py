@@ -6,7 +6,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Barrier, Event
+from threading import Barrier, Event, get_ident
 
 import fuzz
 import pytest
@@ -15,7 +15,7 @@ import torch
 from geosim.params import table
 from geosim.policy import Codec, Feedback, Integer, RandomK, SyncPolicy, TopK, make_layout
 from runtime.codec import workers
-from runtime.codec.cpu import CpuCodec
+from runtime.codec.cpu import CpuCodec, scratch
 from runtime.codec.cpu.whole import RANGE
 from runtime.codec.reference import ReferenceCodec
 
@@ -154,6 +154,47 @@ def test_what_a_task_raises_reaches_the_caller_when_all_have_ended(error) -> Non
         with pytest.raises(error):
             workers.run(tasks)
         assert done == [1]
+
+
+def test_a_signal_that_ctypes_would_drop_reaches_the_caller(monkeypatch) -> None:
+    """The region is entered by no thread, as where a handler raises before its first line."""
+    monkeypatch.setattr(workers, "_team", lambda *_: None)
+    with pytest.raises(KeyboardInterrupt):
+        workers.run([lambda: None] * 2)
+
+
+def test_an_interrupted_caller_waits_for_those_who_write_to_its_memory(monkeypatch) -> None:
+    monkeypatch.setattr(workers, "_team", None)
+    main, ended = get_ident(), Event()
+
+    def task() -> None:
+        if get_ident() == main:
+            other_runs.wait(20)
+            return
+        other_runs.set()
+        for _ in range(3):
+            time.sleep(0.05)
+            signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(0.05)
+        ended.set()
+
+    for _ in range(20):  # until another thread has begun in time
+        other_runs = Event()
+        try:
+            workers.run([task, task])
+        except KeyboardInterrupt:
+            break
+    assert ended.is_set()
+
+
+def test_tensors_may_have_another_device_by_default() -> None:
+    layout = make_layout(table([("w", (NUMEL,))]), SyncPolicy(codec=CODECS["topk"]), 1)
+    values, e = update(1), torch.zeros(NUMEL)
+    coder = CpuCodec(layout, 0, 0, 0)
+    out = torch.zeros(coder.payload_bytes, dtype=torch.uint8)
+    scratch.forget()
+    with torch.device("meta"):
+        coder.encode(values, 0.5, e, 0, out)
 
 
 @pytest.mark.usefixtures("_ways")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from geosim.policy.codec import position_bits
 from runtime.codec import elias_fano
 from runtime.codec.bits import pack, packed_bytes, unpack
+from runtime.codec.cpu import positions as kernels
 
 
 @settings(max_examples=150, deadline=None)
@@ -83,3 +84,27 @@ def test_bits(width: int, count: int) -> None:
         data[-1] |= 0x80
         with pytest.raises(ValueError, match="unused bits"):
             unpack(data, count, width)
+
+
+@pytest.mark.parametrize("numel", [40, 1000, 1 << 20, (1 << 33) + 7, 1 << 45])
+@pytest.mark.parametrize("count", [1, 7, 16, 40])
+def test_compiled_kernels_write_the_same_in_one_go_and_in_parts(numel: int, count: int) -> None:
+    rng = np.random.default_rng(count)
+    positions = np.sort(
+        rng.choice(numel, count, replace=False) if numel < 1 << 21 else rng.integers(0, numel, count)
+    )
+    low, upper = position_bits(numel, count)
+    code = elias_fano.encode(positions, numel)
+    split = packed_bytes(count, low)
+    lower, high = np.full(split, 255, np.uint8), np.full(packed_bytes(upper, 1), 255, np.uint8)
+    kernels.write_low(positions, low, 0, lower)
+    kernels.write_all_high(positions, low, high)
+    assert np.array_equal(np.concatenate([lower, high]), code)
+
+    lower[:], high[:] = 255, 0
+    begun, cut = np.zeros(2, np.uint64), count // 16 * 8
+    for begin, end in ((0, cut), (cut, count)):
+        kernels.write_low(positions[begin:end], low, begin, lower)
+        kernels.write_high(positions[begin:end], low, begin, 0, high, begun)
+    kernels.end_high(begun, high)
+    assert np.array_equal(np.concatenate([lower, high]), code)
