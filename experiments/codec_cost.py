@@ -29,6 +29,7 @@ RESULTS = Path(__file__).parent / "results"
 SOURCES = {
     "codec_cpu_zen5.txt": "cpu-core",
     "codec_cpu_zen4.txt": "cpu-core",
+    "codec_cpu_xeon.txt": "cpu-core",
     "codec_cpu_emerald_rapids.txt": "cpu-core",
     "codec_cpu.txt": "cpu-core",
     "codec_h200.txt": "H200",

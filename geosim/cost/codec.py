@@ -3,8 +3,8 @@
 Codecs stream through memory, so what they do to elements costs the bytes that must be read and written, over
 the share of the memory bandwidth that they reach. A payload is hashed where it leaves and where it comes, by
 one core of the host, and between an accelerator and its host it is copied. The constants come from
-`georun bench codec` on the two machines that it has run on; `python -m experiments.codec_cost` holds this
-model against all rows of both. A `Calibration` replaces all of it by measured values.
+`georun bench codec` on the first two machines that it has run on; `python -m experiments.codec_cost` holds
+this model against all rows of those and of others. A `Calibration` replaces all of it by measured values.
 """
 
 from dataclasses import dataclass

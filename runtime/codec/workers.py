@@ -1,9 +1,9 @@
 """Threads for kernels that let go of the interpreter's lock: torch's own where it lends them.
 
 An operator of torch leaves its OpenMP threads spinning for some milliseconds, in case another follows. A
-pool of ours would share their cores with those, and short work would take half as long again; torch's are
-awake. So work that keeps all of them busy goes to them, through the entry that compilers call for a parallel
-region: GNU's, LLVM's and Intel's OpenMP all have it.
+pool of ours would share their cores with those; torch's are awake. So work that keeps all of them busy goes
+to them, through the entry that compilers call for a parallel region: GNU's, LLVM's and Intel's OpenMP all
+have it.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _run_in_pool(tasks: Sequence[Task]) -> None:
 
 
 def _wait_for(others: Sequence[Future[None]]) -> None:
-    """Until they have ended, as they write to what the caller lends; what a signal raises meanwhile comes after."""
+    """Until they have ended, as they write to what the caller lends; what a signal raises comes after that."""
     raised: BaseException | None = None
     while True:
         try:
