@@ -114,7 +114,7 @@ def _run_in_pool(tasks: Sequence[Task]) -> None:
 
 
 def _wait_for(others: Sequence[Future[None]]) -> None:
-    """Until they have ended, as they write to what the caller lends; what a signal raises comes after that."""
+    """Until they have ended, as they write to what the caller lends; what a signal raises comes after."""
     raised: BaseException | None = None
     while True:
         try:

@@ -11,6 +11,7 @@ from runtime.codec.cpu.lowlevel import (
     add_lanes,
     borrowed,
     look_ahead,
+    look_ahead_four,
     past_line,
     raise_lanes,
     reach,
@@ -37,7 +38,8 @@ _AHEAD = 1 << 15
 LINE = 16
 SAMPLED = 8192
 _SAMPLES_AHEAD = 16
-_UNDER_WAY = 12  # lines
+_REGION = 4096
+_UNDER_WAY = 4  # lines of each fourth
 
 
 @kernel
@@ -114,12 +116,12 @@ def _select_scopes(
             if done < n:
                 return scope, at + done
         if ahead:
-            _ask(residual, start + size)
+            _ask(residual, start + size, quarter(size))
         least = lower_bound(top, lanes, keep, keep // _SLACK) if lanes else np.uint32(0)
         # Of those that equal a lower bound no more can be kept than are to be kept.
         n = _gather_scope(bits, start, size, least, keep, bases[scope], found, words, residual)
         if ahead:
-            _ask(values, start + 2 * size)
+            _ask(values, start + 2 * size, quarter(size))
         if n <= LANES and least > 0:
             keep_of_few(found, words, n, keep, least, found_out, words_out, out)
         else:
@@ -140,10 +142,20 @@ def _aligned(n: int) -> Any:
 
 
 @kernel
-def _ask(array: Any, at: int) -> None:
+def quarter(size: int) -> int:
+    """Elements from one fourth of a scope to the next, which begins with a line if the scope does.
+
+    Memory is asked for a line of each at a time: page after page takes longer, probably as a processor's
+    own look ahead ends with a page, and the search for a page's place holds up what is behind it.
+    """
+    return (size // 4 + LINE - 1) // LINE * LINE
+
+
+@kernel
+def _ask(array: Any, at: int, step: int) -> None:
     """Ask memory for as much as may be under way at a time, before work that needs none."""
     for line in range(at, at + _UNDER_WAY * LINE, LINE):
-        look_ahead(array, line)
+        look_ahead_four(array, line, step)
 
 
 @kernel
@@ -174,16 +186,20 @@ def _add_and_raise(
 ) -> int:
     """u of n elements into `residual`; top[l] <- the largest magnitude at positions l modulo `lanes`, if any.
 
-    `begin`, `start`: their places in the arrays; `at`: that in the scope. Memory is asked for what in
-    `source`, the fragment's values, is `ahead`, if that is not 0. Returns how many were written.
+    `begin`, `start`: their places in the arrays; `at`: that in the scope. Memory is asked for the next
+    scope's part of `source`, the fragment's values, if `ahead`, a scope's size, is not 0.
+
+    Returns:
+        How many were written.
     """
     bits = residual.view(np.uint32)
     whole = n // LANES * LANES
     rows = trailing_zeros(np.uint64(lanes))
+    step = quarter(ahead)
+    next_ = start - at + ahead
     for i in range(0, whole, LANES):
         if ahead > 0:
-            for line in range(ahead, ahead + LANES, LINE):
-                look_ahead(source, start + i + line)
+            look_ahead_four(source, next_ + (at + i) // 4, step)
         if not add_lanes(values, begin + i, weight, residual, start + i, adds):
             return i
         if lanes > 0:
@@ -215,12 +231,12 @@ def _gather_scope(
     ties = to = 0
     whole = start + size // LANES * LANES
     shift = base - start
+    step = quarter(size)
     for begin in range(start, whole, GROUP):
         before = to
         for at in range(begin, min(whole, begin + GROUP), LANES):
             if ahead:
-                for line in range(size, size + LANES, LINE):
-                    look_ahead(residual, at + line)
+                look_ahead_four(residual, start + size + (at - start) // 4, step)
             to = take_hits(reach(bits, at, MAGNITUDE, bound), bits, at, at + shift, found, words, to)
         if to - before > MANY:
             ties += equal_to(words, before, to, MAGNITUDE, least)
@@ -311,6 +327,12 @@ def collect(
         whole = size // LANES * LANES
         before = to
         for i in range(0, whole, LANES):
+            # As `quarter` says; regions of four pages.
+            place = at + i
+            soon = (place // _REGION + 1) * _REGION + place % _REGION // 4
+            if not written:
+                look_ahead_four(values, soon, _REGION // 4)
+            look_ahead_four(residual, soon, _REGION // 4)
             if not written and not add_lanes(given, begin + i, weight, residual, at + i, has_residual):
                 return to, ties, at + i
             hits = reach(bits, at + i, MAGNITUDE, bound)
