@@ -54,7 +54,7 @@ def run(tasks: Sequence[Task]) -> None:
     """Run all to their end, each thread, the caller's too, the next that none has begun.
 
     Raises:
-        Exception: what a task raised; others, but for those its thread would have begun, have ended by then.
+        Exception: what a task raised, when none runs any more; some may not have been begun.
     """
     crew = threads()
     if len(tasks) <= 1 or crew == 1:

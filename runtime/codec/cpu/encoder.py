@@ -57,7 +57,7 @@ class Encoder:
         self, update: Update, key: Key, body: np.ndarray, found: np.ndarray, words: np.ndarray
     ) -> bool:
         undo: Undo = []
-        # Calls that find nothing to do would take longer than selecting from a hundredth of a small fragment.
+        # A step that finds nothing to do would still cost as much as thousands of elements.
         fine = (
             (not (self._drawn or self._wide) or self._add_all(update, undo))
             and (not self._scopes or self._select_scopes(update, found, words, undo))

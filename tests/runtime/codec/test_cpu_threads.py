@@ -1,7 +1,7 @@
 """One CPU codec that several threads use at once, as the exchange does while the next window is encoded."""
 
-import os
 import signal
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -197,13 +197,26 @@ def test_tensors_may_have_another_device_by_default() -> None:
         coder.encode(values, 0.5, e, 0, out)
 
 
-@pytest.mark.usefixtures("_ways")
-def test_a_process_that_forked_has_threads_of_its_own() -> None:
-    workers.run([lambda: None] * 2)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        done: list[int] = []
-        workers.run([partial(done.append, i) for i in range(2)])
-        os._exit(len(done))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+FORK = """
+import os, signal, sys
+import torch
+from runtime.codec import workers
+torch.set_num_threads(2)
+if sys.argv[1] == "pool":
+    workers._team = None
+workers.run([lambda: None] * 2)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    done = []
+    workers.run([lambda: done.append(1)] * 2)
+    os._exit(len(done))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("way", ["team", "pool"])
+def test_a_process_that_forked_has_threads_of_its_own(way: str) -> None:
+    """In a process of its own: others in this one, JAX's too, would not survive it."""
+    done = subprocess.run([sys.executable, "-c", FORK, way], check=False, timeout=60)
+    assert done.returncode == 2
