@@ -67,8 +67,8 @@ def clock_of(device: torch.device) -> Clock:
 
 
 def _wall_seconds(run: Callable[[], object]) -> float:
-    # Torch's threads spin for some milliseconds after their last work (OpenMP's), on a processor that whoever
-    # comes next needs for threads of its own. Asleep meanwhile, this thread would begin slowly.
+    # All begin alike: torch's threads asleep, as they spin for some milliseconds after their last work
+    # (OpenMP's), and this one awake, as it would else begin slowly.
     until = time.perf_counter() + _PAUSE_S
     while (begun := time.perf_counter()) < until:
         pass

@@ -13,7 +13,8 @@ from numba.extending import overload
 intrinsic: Any = _intrinsic
 
 LANES = 64
-_CACHE_LINE = 64
+LINE = 16  # elements of 4 bytes in a cache line
+_CACHE_LINE = 4 * LINE
 _STREAMED = 16
 
 
@@ -282,51 +283,40 @@ def store_half(typing: Any, data: Any, at: Any, word: Any) -> Any:
     return types.void(data, types.intp, types.uint64), generate
 
 
-def _prefetch(builder: Any, data: Any, index: Any, writes: int, level: int) -> None:
-    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-    function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-    pointer = builder.bitcast(builder.gep(data, [index]), byte)
-    builder.call(function, [pointer, *(ir.Constant(word, n) for n in (writes, level, 1))])
+def _prefetch(writes: int, level: int, places: int = 1) -> Any:
+    """Of an array at an index, and where there are more places, each a step after the last."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        data, place = context.make_array(signature.args[0])(context, builder, arguments[0]).data, arguments[1]
+        for i in range(places):
+            if i:
+                place = builder.add(place, arguments[2])
+            pointer = builder.bitcast(builder.gep(data, [place]), byte)
+            builder.call(function, [pointer, *(ir.Constant(word, n) for n in (writes, level, 1))])
+        return context.get_dummy_value()
+
+    return generate
 
 
 @intrinsic
 def prefetch(typing: Any, array: Any, at: Any) -> Any:
     """Ask for an element's cache line, to be written soon; any index will do."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        _prefetch(builder, data, arguments[1], 1, 3)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), generate
+    return types.void(array, types.intp), _prefetch(1, 3)
 
 
 @intrinsic
 def look_ahead(typing: Any, array: Any, at: Any) -> Any:
     """Ask for an element's cache line, to be read later: into the second-level cache; any index will do."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        _prefetch(builder, data, arguments[1], 0, 2)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), generate
+    return types.void(array, types.intp), _prefetch(0, 2)
 
 
 @intrinsic
 def look_ahead_four(typing: Any, array: Any, at: Any, step: Any) -> Any:
     """`look_ahead` at four places, each `step` elements after the last."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        place = arguments[1]
-        for _ in range(4):
-            _prefetch(builder, data, place, 0, 2)
-            place = builder.add(place, arguments[2])
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, types.intp), generate
+    return types.void(array, types.intp, types.intp), _prefetch(0, 2, 4)
 
 
 @intrinsic

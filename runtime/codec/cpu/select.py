@@ -8,6 +8,7 @@ from runtime.codec.cpu.add import BLOCK, MAGNITUDE, add, add_few, single
 from runtime.codec.cpu.kernel import kernel
 from runtime.codec.cpu.lowlevel import (
     LANES,
+    LINE,
     add_lanes,
     borrowed,
     look_ahead,
@@ -35,7 +36,6 @@ _SLACK = 8
 _ROW = np.uint64(6)  # of LANES elements
 _SAME = np.float32(1)
 _AHEAD = 1 << 15
-LINE = 16
 SAMPLED = 8192
 _SAMPLES_AHEAD = 16
 _REGION = 4096
@@ -116,12 +116,12 @@ def _select_scopes(
             if done < n:
                 return scope, at + done
         if ahead:
-            _ask(residual, start + size, quarter(size))
+            _ask(residual, start + size, _quarter(size))
         least = lower_bound(top, lanes, keep, keep // _SLACK) if lanes else np.uint32(0)
         # Of those that equal a lower bound no more can be kept than are to be kept.
         n = _gather_scope(bits, start, size, least, keep, bases[scope], found, words, residual)
         if ahead:
-            _ask(values, start + 2 * size, quarter(size))
+            _ask(values, start + 2 * size, _quarter(size))
         if n <= LANES and least > 0:
             keep_of_few(found, words, n, keep, least, found_out, words_out, out)
         else:
@@ -142,7 +142,7 @@ def _aligned(n: int) -> Any:
 
 
 @kernel
-def quarter(size: int) -> int:
+def _quarter(size: int) -> int:
     """Elements from one fourth of a scope to the next, which begins with a line if the scope does.
 
     Memory is asked for a line of each at a time: page after page takes longer, probably as a processor's
@@ -195,7 +195,7 @@ def _add_and_raise(
     bits = residual.view(np.uint32)
     whole = n // LANES * LANES
     rows = trailing_zeros(np.uint64(lanes))
-    step = quarter(ahead)
+    step = _quarter(ahead)
     next_ = start - at + ahead
     for i in range(0, whole, LANES):
         if ahead > 0:
@@ -231,7 +231,7 @@ def _gather_scope(
     ties = to = 0
     whole = start + size // LANES * LANES
     shift = base - start
-    step = quarter(size)
+    step = _quarter(size)
     for begin in range(start, whole, GROUP):
         before = to
         for at in range(begin, min(whole, begin + GROUP), LANES):
@@ -327,7 +327,7 @@ def collect(
         whole = size // LANES * LANES
         before = to
         for i in range(0, whole, LANES):
-            # As `quarter` says; regions of four pages.
+            # As `_quarter` says; regions of four pages.
             place = at + i
             soon = (place // _REGION + 1) * _REGION + place % _REGION // 4
             if not written:

@@ -14,6 +14,7 @@ from runtime.codec.cpu import positions
 from runtime.codec.cpu.forms import AS_FP16, RUN
 from runtime.codec.cpu.kernel import kernel
 from runtime.codec.cpu.lowlevel import (
+    LINE,
     borrowed,
     bytes_at,
     fence,
@@ -28,7 +29,6 @@ from runtime.codec.cpu.read import all_right, read_few
 TILE = 4096
 INDEXED = 64
 SPARE = 8
-_LINE = 16
 _WORD = 64
 _ROOM = 1024
 _ONE, _ALL = np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -105,7 +105,7 @@ def sum_sparse(
     state, marks = np.zeros((5, payloads), np.int64), np.zeros(payloads, np.uint64)
     levels, scale = np.empty(RUN, np.uint8), np.empty(RUN, np.float32)
     # A line that lies in two takes twice as long to move.
-    total = np.zeros(2 * TILE + _LINE, np.float32)
+    total = np.zeros(2 * TILE + LINE, np.float32)
     total = total[-past_line(total, 0) % 64 // 4 :]
     _sum_sparse(
         bodies, places, low, form, width, block, keep, count, numel, drawn, before, begin, streamed, out,
@@ -194,7 +194,7 @@ def _sum_sparse(
                     wrong[m] |= np.int64(i) != min(count, (limit + block - 1) // block * keep)
             word[m], marks[m], number[m] = w, held, np.int64(i)
             for line in range(share * m, min(lines, share * (m + 1))):
-                move_line(out, to + line * _LINE, total, source + line * _LINE)
+                move_line(out, to + line * LINE, total, source + line * LINE)
         _move_edges(total, then, out, done - left, left, head, lines)
         now, then, left = then, now, size
         head, lines = _lines(out, done, size, streamed)
@@ -306,7 +306,7 @@ def _lines(out: Any, at: int, n: int, streamed: bool) -> Any:
     if not streamed:
         return n, 0
     head = min(n, (-past_line(out, at) % 64) // 4)
-    return head, (n - head) // _LINE
+    return head, (n - head) // LINE
 
 
 @kernel
@@ -315,7 +315,7 @@ def _move_edges(total: Any, source: int, out: Any, to: int, n: int, head: int, l
     for i in range(head):
         out[to + i] = total[source + i]
         total[source + i] = 0.0
-    for i in range(head + lines * _LINE, n):
+    for i in range(head + lines * LINE, n):
         out[to + i] = total[source + i]
         total[source + i] = 0.0
 
@@ -324,6 +324,6 @@ def _move_edges(total: Any, source: int, out: Any, to: int, n: int, head: int, l
 def _move(total: Any, source: int, out: Any, to: int, n: int, streamed: bool) -> None:
     """Move n values, and leave zeros."""
     head, lines = _lines(out, to, n, streamed)
-    for i in range(head, head + lines * _LINE, _LINE):
+    for i in range(head, head + lines * LINE, LINE):
         move_line(out, to + i, total, source + i)
     _move_edges(total, source, out, to, n, head, lines)

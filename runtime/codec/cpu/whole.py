@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runtime.codec.cpu import add, rank, select
+from runtime.codec.cpu.lowlevel import LINE
 from runtime.codec.cpu.plan import SectionPlan
 from runtime.codec.cpu.scratch import Scratch
 from runtime.codec.cpu.update import Update
@@ -144,7 +145,7 @@ class WholeSelection:
         def some(at: slice) -> None:
             for i in range(at.start, at.stop):
                 begin, end, base = self._pieces[i]
-                part = np.empty((end - begin) // select.SAMPLED * select.LINE + select.LINE, np.uint32)
+                part = np.empty((end - begin) // select.SAMPLED * LINE + LINE, np.uint32)
                 n = select.sample(
                     update.values[begin:end], update.kind, update.weight, update.work[begin:end],
                     update.keeps, base // select.SAMPLED, part,

@@ -11,13 +11,12 @@ import numpy as np
 from runtime.codec.cpu.add import NOT_FINITE, add
 from runtime.codec.cpu.forms import AS_FP16, BITS, RUN
 from runtime.codec.cpu.kernel import kernel
-from runtime.codec.cpu.lowlevel import borrowed, look_ahead, prefetch
+from runtime.codec.cpu.lowlevel import LINE, borrowed, look_ahead, prefetch
 from runtime.codec.cpu.quantize import flush, scale_of, write_scale, write_values
 
 _AHEAD = 64
 _NEAR, _FAR = np.uint64(24), np.uint64(_AHEAD)
 _EVERY = np.uint64(3)
-LINE = 16
 
 
 @kernel

@@ -10,6 +10,7 @@ from geosim.params import table
 from geosim.policy import E3M0, Cast, Codec, Feedback, Integer, RandomK, Sign, SyncPolicy, TopK, make_layout
 from runtime.codec.cpu import CpuCodec, select
 from runtime.codec.cpu.add import FP32
+from runtime.codec.cpu.lowlevel import LINE
 from runtime.codec.cpu.whole import RANGE
 from runtime.codec.reference import ReferenceCodec
 
@@ -77,7 +78,7 @@ def make(codec_class, codec: Codec, site: int = 1):
 
 def seen_by_the_sample(n: int) -> torch.Tensor:
     """Positions of a section of n elements that threshold and passes are planned by."""
-    out = np.empty(n // select.SAMPLED * select.LINE + select.LINE, np.uint32)
+    out = np.empty(n // select.SAMPLED * LINE + LINE, np.uint32)
     places = np.arange(n, dtype=np.float32)
     found = []
     for at in range(0, n, RANGE):
